@@ -1,4 +1,4 @@
-//! What the stores named by an entity grant: the shared table, and words about it.
+//! The capabilities of the stores that an entity names: the shared table, and text for messages.
 
 use linchpin_vocabulary::store::{self, StoreFacts};
 use syn::Ident;
@@ -6,12 +6,12 @@ use syn::Ident;
 use super::EntityModel;
 use crate::diagnostics::{Diagnostics, nearest};
 
-/// The capability of a store that changes several records in one step.
+/// The capability of a store to change several records in one step.
 pub(crate) const TRANSACTION: &str = "transaction";
 
 impl EntityModel {
-    /// The named stores that do not grant a capability of the table. A store that the table does
-    /// not know says at start-up what it grants.
+    /// The named stores that do not grant a capability of the table. A store outside the table
+    /// declares its capabilities at start-up.
     pub(crate) fn lacking(&self, capability: &str) -> impl Iterator<Item = &'static StoreFacts> {
         let known = self
             .stores
@@ -21,8 +21,8 @@ impl EntityModel {
     }
 }
 
-/// ``take `redis` out of `stores(..)` ``, and who does what it does not:
-/// `memory, sqlite, postgres and mongo provide it`.
+/// ``take `redis` out of `stores(..)` ``, and the stores that grant the capability: `memory,
+/// sqlite, postgres and mongo provide it`.
 pub(crate) fn without(lacking: &StoreFacts, capability: &str, do_it: &str) -> String {
     let names: Vec<&str> = store::granting(capability)
         .map(|store| store.name)
@@ -36,7 +36,7 @@ pub(crate) fn without(lacking: &StoreFacts, capability: &str, do_it: &str) -> St
     }
 }
 
-/// Checks the names in `stores(..)`, and what the options of the entity need of them.
+/// Checks the names in `stores(..)`, and the capabilities that the options of the entity need.
 pub(crate) fn check(model: &EntityModel, d: &mut Diagnostics) {
     let known = || store::STORES.iter().map(|store| store.name);
     let mut seen: Vec<&Ident> = Vec::new();

@@ -60,8 +60,8 @@ pub(crate) fn run(args: &TokenStream, item: &TokenStream) -> TokenStream {
     let (args, item) = (&plain(args.clone()), &plain(item.clone()));
     let mut d = Diagnostics::new();
     let Some(mut model) = EntityModel::parse(args.clone(), item.clone(), &mut d) else {
-        // Not a struct with named fields: keep what the user wrote, without the attribute that
-        // nobody reads now.
+        // The item is not a struct with named fields: keep it without the `#[field]` attributes,
+        // because no macro reads them now.
         let item = without_field_attributes(item.clone());
         let errors = d.finish();
         return quote!(#item #errors);
@@ -80,7 +80,7 @@ pub(crate) fn run(args: &TokenStream, item: &TokenStream) -> TokenStream {
     quote!(#expanded #schema #errors)
 }
 
-/// What stands in every `#[field(..)]`.
+/// Returns the tokens in every `#[field(..)]`.
 fn field_attributes(item: &TokenStream) -> Vec<TokenStream> {
     let Ok(item) = repair::item::<syn::ItemStruct>(item) else {
         return Vec::new();

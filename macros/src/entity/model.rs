@@ -1,7 +1,7 @@
-//! The model of an entity: everything its declaration says, resolved and infallible to read.
+//! The model of an entity: its whole declaration, resolved. Reading it cannot fail.
 //!
-//! `#[entity]` checks and expands it; operations read it from the same declaration, which the
-//! schema macro hands them verbatim.
+//! `#[entity]` checks and expands it. Operations build it from the same declaration, which the
+//! schema macro passes to them unchanged.
 
 use proc_macro2::{Span, TokenStream, TokenTree};
 use quote::{ToTokens, format_ident, quote};
@@ -22,36 +22,36 @@ use crate::operation::path::Moved;
 use crate::policy::Policy;
 use crate::repair;
 
-/// An entity as declared.
+/// A declared entity.
 #[derive(Debug)]
 pub(crate) struct EntityModel {
-    /// The user's struct with our attributes stripped and the version field appended.
+    /// The struct of the app without our attributes and with the version field.
     pub(crate) item: ItemStruct,
     /// `Post`.
     pub(crate) ident: Ident,
     pub(crate) vis: Visibility,
-    /// Path of the runtime crate: `::linchpin` unless `crate = path` says otherwise.
+    /// The path of the runtime crate: `::linchpin` unless `crate = path` sets another.
     pub(crate) krate: TokenStream,
-    /// `Post`, or what `name = ".."` says.
+    /// `Post`, or the text of `name = ".."`.
     pub(crate) name: String,
     pub(crate) namespace: Option<LitStr>,
     /// `posts`.
     pub(crate) path: String,
     /// `blog_posts`.
     pub(crate) storage_name: String,
-    /// Names given in words, to point at.
+    /// The names that options set, for the position of errors.
     pub(crate) written: Written,
     pub(crate) doc: String,
-    /// In declaration order; the generated version field comes last.
+    /// The fields in declaration order; the generated version field comes last.
     pub(crate) fields: Vec<Field>,
-    /// Position of the (first) primary key; `None` is an error that has been reported.
+    /// The position of the first primary key; `None` is an error that has been reported.
     pub(crate) primary: Option<usize>,
     pub(crate) indexes: Vec<Index>,
     pub(crate) uniques: Vec<Unique>,
-    /// The declared default sort; without one it is the primary key, ascending.
+    /// The declared default sort. If it is empty, the sort is the primary key, ascending.
     pub(crate) sort: Vec<Place>,
     pub(crate) pagination: PaginationArgs,
-    /// Whether pages of the list are asked for by number.
+    /// Whether the list has numbered pages.
     pub(crate) numbered: bool,
     pub(crate) version: Option<Version>,
     /// A function `fn(&Post) -> Result<(), Problem>`.
@@ -62,30 +62,30 @@ pub(crate) struct EntityModel {
     pub(crate) defaults: Policy,
     /// create, list, get, update, delete.
     pub(crate) routes: [Policy; 5],
-    /// What replaces method and path of those.
+    /// The methods and paths that replace those of the routes.
     pub(crate) moved: [Moved; 5],
-    /// Who sees a record.
+    /// The visibility of records.
     pub(crate) visibility: Seen,
-    /// What else its records name, or are named by: those that belong to one first.
+    /// The relations to other entities, `belongs_to` first.
     pub(crate) relations: Vec<Relation>,
-    /// What else decides who sees a record.
+    /// The gates and conditions, which also decide visibility.
     pub(crate) gates: Gates,
-    /// What records of other entities keep of its records.
+    /// The counters that records of other entities keep of this entity's records.
     pub(crate) summaries: Vec<Summary>,
-    /// Who searches it.
+    /// The search provider.
     pub(crate) search: Option<Search>,
-    /// Names of what is generated beside the struct.
+    /// The names of the generated items.
     pub(crate) generated: Generated,
-    /// Whether something but the routes could not be read or resolved: what is missing here may
-    /// well be meant. What would only say so again, and advise what nobody needs, is not said.
+    /// Whether an option other than the routes could not be read or resolved. A missing option may
+    /// then be intended, so errors and advice about missing options are left out.
     pub(crate) unsure: bool,
-    /// The same of the routes.
+    /// Whether an option of the routes could not be read or resolved.
     pub(crate) routes_unsure: bool,
-    /// Whether the declaration is wrong, see [`Self::make_inert`].
+    /// Whether the declaration has an error, see [`Self::make_inert`].
     pub(crate) inert: bool,
 }
 
-/// Names of the entity that options override.
+/// The names of the entity that options override.
 #[derive(Debug)]
 pub(crate) struct Written {
     pub(crate) name: Option<LitStr>,
@@ -93,7 +93,7 @@ pub(crate) struct Written {
     pub(crate) storage_name: Option<LitStr>,
 }
 
-/// Names of the items that the expansion adds.
+/// The names of the generated items.
 #[derive(Debug)]
 pub(crate) struct Generated {
     /// `post`: the module of the field markers.
@@ -118,7 +118,7 @@ pub(crate) struct Index {
     pub(crate) places: Vec<Place>,
 }
 
-/// A unique.
+/// A unique constraint.
 #[derive(Debug)]
 pub(crate) struct Unique {
     /// The word `unique`.
@@ -127,13 +127,13 @@ pub(crate) struct Unique {
     pub(crate) global: bool,
 }
 
-/// A field named in an option, resolved.
+/// A resolved field that an option names.
 #[derive(Debug, Clone)]
 pub(crate) struct Place {
-    /// Position in [`EntityModel::fields`].
+    /// The position in [`EntityModel::fields`].
     pub(crate) field: usize,
     pub(crate) desc: bool,
-    /// As written there.
+    /// The field as written.
     pub(crate) ident: Ident,
 }
 
@@ -142,22 +142,22 @@ pub(crate) struct Place {
 pub(crate) struct Version {
     /// The word `version`.
     pub(crate) key: Ident,
-    /// Position of the counter.
+    /// The position of the counter.
     pub(crate) field: usize,
     pub(crate) required_on_write: bool,
 }
 
 impl EntityModel {
-    /// Reads a declaration: the arguments of the attribute and the struct under it.
+    /// Reads a declaration: the arguments of the attribute and its struct.
     ///
-    /// All problems go to `d`; the model is there as long as the item is a struct with named
-    /// fields, so that the expansion can go on with what could be read.
+    /// All problems go to `d`. The model exists if the item is a struct with named fields, so that
+    /// the expansion can use the parts without errors.
     pub(crate) fn parse(args: TokenStream, item: TokenStream, d: &mut Diagnostics) -> Option<Self> {
         let mut item = match repair::item::<ItemStruct>(&item) {
             Ok(item) => item,
             Err(error) => {
                 let problem = match syn::parse2::<syn::DeriveInput>(item) {
-                    // An enum or union; anything else is no declaration of a type at all.
+                    // An enum or union; other items do not declare a type.
                     Ok(other) => d.error(
                         &other.ident,
                         format!("`{}` is no struct: an entity has fields", other.ident),
@@ -189,7 +189,7 @@ impl EntityModel {
             .help("leave the parameters out");
             take_generics(&mut item);
         }
-        // A second one would find the expansion of the first, and expand it again.
+        // A second attribute would see the expansion of the first, and expand it again.
         item.attrs.retain(|attr| {
             let again = attr
                 .path()
@@ -222,7 +222,7 @@ impl EntityModel {
                 .field
                 .clone()
                 .unwrap_or_else(|| Ident::new("version", version.key.span()));
-            // A collision is reported by the checks; the struct keeps the user's field then.
+            // The checks report a collision; the struct then keeps the field of the app.
             let field = fields
                 .iter()
                 .position(|f| f.ident == ident)
@@ -328,10 +328,10 @@ impl EntityModel {
         })
     }
 
-    /// Takes out what a mistake may sit in, so that expanding a wrong declaration adds no error of
-    /// its own.
+    /// Removes the options that may contain a mistake, so that the expansion of a wrong declaration
+    /// adds no errors.
     ///
-    /// The shape stays: whoever uses the struct, its inputs or its fields sees them as declared.
+    /// The shape stays: the struct, its inputs and its fields look as declared.
     pub(crate) fn make_inert(&mut self) {
         for field in &mut self.fields {
             if let Default::Value(_) = field.options.default {
@@ -344,7 +344,8 @@ impl EntityModel {
         self.inert = true;
     }
 
-    /// The path of its records below the mount, parents included: `documents/{docId}/comments`.
+    /// Returns the path of its records below the mount, including the parent path:
+    /// `documents/{docId}/comments`.
     pub(crate) fn base_path(&self) -> String {
         match super::visibility::parent_path(&self.visibility) {
             Some(parent) => format!("{parent}/{}", self.path),
@@ -352,25 +353,25 @@ impl EntityModel {
         }
     }
 
-    /// Position of the field of this Rust name.
+    /// Returns the position of the field with this Rust name.
     pub(crate) fn index_of(&self, ident: &Ident) -> Option<usize> {
         let name = ident.unraw().to_string();
         self.fields.iter().position(|f| f.name == name)
     }
 
-    /// All field names, for suggestions.
+    /// Returns all field names, for suggestions.
     pub(crate) fn field_names(&self) -> impl Iterator<Item = &str> {
         self.fields.iter().map(|f| f.name.as_str())
     }
 
-    /// The first field of the default sort: declared, or the primary key.
+    /// Returns the first field of the default sort: the declared one, or the primary key.
     fn leads_sort(&self) -> usize {
         self.sort
             .first()
             .map_or(self.primary.unwrap_or(0), |place| place.field)
     }
 
-    /// Whether records in this order lie next to each other in the primary key or a declared index,
+    /// Whether records in this order are adjacent in the primary key or in a declared index,
     /// forwards or backwards. The index may begin with fields that are `pinned` to one value.
     pub(crate) fn has_index_for(
         &self,
@@ -378,7 +379,7 @@ impl EntityModel {
         pinned: &dyn Fn(usize) -> bool,
     ) -> bool {
         let primary = self.primary.unwrap_or(0);
-        // Both end with the primary key, in the direction of what stands before it.
+        // Both end with the primary key, in the direction of the field before it.
         let whole = |keys: &[(usize, bool)]| {
             let mut keys = keys.to_vec();
             match keys.iter().position(|(field, _)| *field == primary) {
@@ -416,7 +417,7 @@ impl EntityModel {
             })
     }
 
-    /// Whether these fields pin one record: they cover the primary key or a whole unique.
+    /// Whether these fields identify one record: they include the primary key or a whole unique.
     pub(crate) fn pins_one(&self, fields: &[usize]) -> bool {
         self.unsure
             || self.primary.is_some_and(|p| fields.contains(&p))
@@ -426,7 +427,7 @@ impl EntityModel {
                 .any(|u| !u.places.is_empty() && u.places.iter().all(|p| fields.contains(&p.field)))
     }
 
-    /// What says that the field holds the key of a record of another entity, if anything does.
+    /// Returns the option that makes the field a key of another entity's records, if there is one.
     pub(crate) fn key_of(&self, field: usize) -> Option<&'static str> {
         if self
             .relations
@@ -444,8 +445,8 @@ impl EntityModel {
         }
     }
 
-    /// Whether the list route filters by the field without a mark. Enums and booleans behind other
-    /// names are added by the runtime, which knows the type.
+    /// Whether the list route filters by the field without an option. The runtime, which knows the
+    /// type, adds aliased enums and booleans.
     pub(crate) fn filterable(&self, index: usize) -> bool {
         let field = &self.fields[index];
         let automatic = field.has(Flag::Primary)
@@ -457,13 +458,13 @@ impl EntityModel {
                 .flat_map(|i| &i.places)
                 .chain(self.uniques.iter().flat_map(|u| &u.places))
                 .any(|p| p.field == index);
-        // Numbers are filtered by only when marked.
+        // Numbers are filterable only with the option.
         field.readable()
             && !field.kind.is_opaque()
             && (field.has(Flag::Filterable) || (automatic && field.kind != Kind::Number))
     }
 
-    /// Whether the list route sorts by the field without a mark.
+    /// Whether the list route sorts by the field without an option.
     pub(crate) fn sortable(&self, index: usize) -> bool {
         let field = &self.fields[index];
         let automatic = field.has(Flag::Primary)
@@ -494,13 +495,13 @@ fn places(fields: &[Field], members: &[Member], of: &str, d: &mut Diagnostics) -
     members.iter().filter_map(find).collect()
 }
 
-/// The module of markers beside a struct of this name.
+/// Returns the module of markers for a struct of this name.
 pub(crate) fn marker_module(bare: &str, span: Span) -> Ident {
     let snake = names::snake(bare);
     match snake.as_str() {
-        // Without letters there is no name to make.
+        // A name without letters has no snake-case form.
         "" => format_ident!("{bare}_", span = span),
-        // A struct in lower case: types and modules share their names.
+        // A struct in lower case: types and modules share a namespace.
         _ if snake == bare => format_ident!("{snake}_", span = span),
         _ => names::ident(&snake, span),
     }
@@ -508,8 +509,8 @@ pub(crate) fn marker_module(bare: &str, span: Span) -> Ident {
 
 impl Generated {
     fn beside(bare: &str, span: Span) -> Self {
-        // A struct in lower case is allowed to its author; types of ours beside it are named as
-        // types are.
+        // An app may name a struct in lower case; our generated types follow the convention for
+        // types.
         let stem = if bare.starts_with(char::is_lowercase) {
             names::pascal(bare)
         } else {
@@ -526,8 +527,8 @@ impl Generated {
     }
 }
 
-/// Takes the parameters off a struct, and out of its fields: there they would be unknown types, an
-/// error each.
+/// Removes the generic parameters of a struct, and from its fields, where they would be unknown
+/// types with an error each.
 fn take_generics(item: &mut ItemStruct) {
     let generics = std::mem::take(&mut item.generics);
     let mut names: Vec<String> = generics

@@ -1,4 +1,4 @@
-//! Where the five routes of an entity are: `method` and `path` in `routes(get(..))`.
+//! The method and path of an entity's five routes: `method` and `path` in `routes(get(..))`.
 
 use proc_macro2::TokenStream;
 use quote::quote;
@@ -8,8 +8,8 @@ use super::model::EntityModel;
 use crate::diagnostics::Diagnostics;
 use crate::operation::path::{self, Method, Moved, Route, Segment};
 
-/// Of a route: its own method, whether its path names a record, the methods it may have and why no
-/// others.
+/// The facts of a route: its own method, whether its path names a record, its allowed methods, and
+/// the reason for this restriction.
 type Own = (Method, bool, &'static [Method], &'static str);
 
 const READS: &str = "whose parameters are those of a query";
@@ -39,7 +39,7 @@ const OWN: [Own; 5] = [
     ),
 ];
 
-/// Method and path of each.
+/// Returns the method and path of each route.
 fn routes(model: &EntityModel, d: &mut Diagnostics) -> Vec<Route> {
     let one = |(at, (own, by_id, fitting, why)): (usize, Own)| {
         let (moved, of) = (&model.moved[at], format!("route `{}`", ROUTES[at]));
@@ -69,7 +69,7 @@ pub(super) fn check(model: &EntityModel, d: &mut Diagnostics) {
     );
 }
 
-/// Nothing, where none has been moved.
+/// Returns `None` if no route has another method or path.
 pub(crate) fn descriptor(model: &EntityModel) -> Option<TokenStream> {
     if model.moved.iter().all(Moved::is_nothing) {
         return None;

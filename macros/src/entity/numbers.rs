@@ -1,4 +1,4 @@
-//! Field numbers: descriptors name a field by its position in the entity.
+//! Field numbers: descriptors refer to a field by its position in the entity.
 
 use proc_macro2::Literal;
 
@@ -6,7 +6,7 @@ use super::EntityModel;
 use crate::expr::index;
 
 impl EntityModel {
-    /// The number of a field of this entity, as a descriptor names it.
+    /// Returns the number of a field of this entity, as in a descriptor.
     pub(crate) fn number(&self, field: usize) -> Literal {
         match self.fields.get(field) {
             Some(named) => field_number(field, &named.name),
@@ -15,7 +15,7 @@ impl EntityModel {
     }
 }
 
-/// The number of the field with this name.
+/// Returns the number of the field with this name.
 ///
 /// In unit tests the literal carries the name as its suffix (`7field_due_at`), so that a snapshot
 /// can print `7 /* due_at */`. A compiled macro writes the plain number.
@@ -26,5 +26,5 @@ pub(crate) fn field_number(number: usize, name: &str) -> Literal {
     named.unwrap_or_else(|| index(number))
 }
 
-/// Stands between the number and the name in unit tests.
+/// The text between the number and the name in unit tests.
 pub(crate) const SUFFIX: &str = "field_";

@@ -1,4 +1,4 @@
-//! The attribute syntax of `#[entity(..)]`: tokens to plain structs, nothing judged yet.
+//! The attribute syntax of `#[entity(..)]`: tokens to plain structs, without checks.
 
 use darling::FromMeta;
 use proc_macro2::TokenStream;
@@ -44,7 +44,7 @@ pub(crate) const ENTITY_OPTIONS: &[&str] = &[
 ];
 const ENTITY_LATER: &[&str] = &["tally", "latest", "prepare", "erase"];
 
-/// Those that may be given more than once.
+/// The keys that may be given more than once.
 const REPEATED: [&str; 8] = [
     "index",
     "unique",
@@ -85,7 +85,7 @@ pub(crate) struct EntityArgs {
     pub(crate) summaries: Vec<SummaryArgs>,
     pub(crate) search: Option<Opt>,
     pub(crate) gates: GatesArgs,
-    /// Whether anything but `routes(..)` could not be read.
+    /// Whether an option other than `routes(..)` could not be read.
     pub(crate) unread: bool,
     /// Whether `routes(..)` could not be read.
     pub(crate) routes_unread: bool,
@@ -106,7 +106,7 @@ pub(crate) struct UniqueArgs {
     pub(crate) global: bool,
 }
 
-/// A field named in a list, with its direction.
+/// A field in a list, with its direction.
 #[derive(Debug, Clone)]
 pub(crate) struct Member {
     pub(crate) ident: Ident,
@@ -130,7 +130,7 @@ pub(crate) struct VersionArgs {
     pub(crate) required_on_write: bool,
 }
 
-/// A key of `#[entity(..)]` each.
+/// The keys of `#[entity(..)]`.
 #[derive(Debug, Default, FromMeta)]
 struct EntityKeys {
     name: Option<Opt>,
@@ -276,7 +276,7 @@ impl EntityArgs {
                 Self::unknown_route(opt, d);
             }
         }
-        // `disabled` is never inherited; at the level of defaults it means all five.
+        // `disabled` is never inherited. In the defaults it applies to all five routes.
         if std::mem::take(&mut self.defaults.disabled) {
             self.routes
                 .iter_mut()
@@ -387,7 +387,7 @@ fn sort(opt: &Opt, d: &mut Diagnostics) -> Vec<Member> {
     }
 }
 
-/// The one way of asking for pages that is written out.
+/// Reads `paging = "page"`, the only value of this option.
 pub(crate) fn by_number(opt: &Opt, example: &str, d: &mut Diagnostics) -> bool {
     let Some(text) = opt.text(example, d) else {
         return false;

@@ -1,4 +1,4 @@
-//! The attribute syntax of `#[field(..)]`: tokens to plain structs, nothing judged yet.
+//! The attribute syntax of `#[field(..)]`: tokens to plain structs, without checks.
 
 use darling::FromMeta;
 use darling::ast::NestedMeta;
@@ -64,16 +64,16 @@ pub(crate) enum Default {
     Uuid(Ident),
     Cuid(Ident),
     Now(Ident),
-    /// `ctx(actor.id)`, and where it is written.
+    /// `ctx(actor.id)`, and its expression.
     Ctx(CtxPath, Expr),
     /// A literal, a variant or the path of a const.
     Value(Expr),
-    /// There is one, but the declaration is wrong.
+    /// There is a default, but it has an error.
     Poisoned,
 }
 
 impl Default {
-    /// `uuid`, `cuid`, `now`, `ctx(..)`: values the server makes.
+    /// Whether the server generates the value: `uuid`, `cuid`, `now`, `ctx(..)`.
     pub(crate) fn is_generated(&self) -> bool {
         matches!(
             self,
@@ -81,7 +81,7 @@ impl Default {
         )
     }
 
-    /// Whether there is one.
+    /// Whether there is a default.
     pub(crate) fn is_some(&self) -> bool {
         !matches!(self, Self::None)
     }
@@ -92,9 +92,9 @@ impl Default {
 pub(crate) struct ComputedArgs {
     /// The word `computed`.
     pub(crate) key: Ident,
-    /// A function of the record.
+    /// The function of the record.
     pub(crate) function: Path,
-    /// The fields that it looks at; none are all of them.
+    /// The fields that it reads. Empty means all fields.
     pub(crate) from: Vec<Ident>,
 }
 
@@ -111,7 +111,7 @@ pub(crate) struct FieldArgs {
     pub(crate) rules: RuleArgs,
 }
 
-/// A key of `#[field(..)]` each; those of the constraints are in a table of their own.
+/// The keys of `#[field(..)]`; the constraints have their own table.
 #[derive(Debug, std::default::Default, FromMeta)]
 struct FieldKeys {
     primary: Option<Opt>,
@@ -134,7 +134,7 @@ struct FieldKeys {
 }
 
 impl FieldArgs {
-    /// Takes our attributes off a field and reads them.
+    /// Removes our attributes from a field and reads them.
     pub(crate) fn take(attrs: &mut Vec<Attribute>, d: &mut Diagnostics) -> Self {
         let keys: FieldKeys = options::table(field_options(attrs, d), &[], d);
         for opt in &keys.rules.rest.0 {
@@ -170,7 +170,7 @@ impl FieldArgs {
         }
     }
 
-    /// Where the option is written, when it is.
+    /// Returns the word of the option, if it is set.
     pub(crate) fn flag(&self, flag: Flag) -> Option<&Ident> {
         self.flags
             .iter()
@@ -236,7 +236,7 @@ fn on_update(opt: &Opt, d: &mut Diagnostics) -> Option<Ident> {
 }
 
 fn unknown_field_option(opt: &Opt, name: &str, d: &mut Diagnostics) {
-    // Words for which Rust has a syntax of its own.
+    // Words for which Rust has its own syntax.
     let instead = match name {
         "optional" => "make the type `Option<..>`",
         "min_length" | "max_length" => "`length = 1..=200`",
@@ -251,7 +251,7 @@ fn unknown_field_option(opt: &Opt, name: &str, d: &mut Diagnostics) {
 }
 
 fn default(opt: &Opt, d: &mut Diagnostics) -> Default {
-    // One that cannot be read is meant to be there.
+    // A default that cannot be read counts as present.
     let Some(value) = opt.expr("default = uuid", d) else {
         return if opt.is_unreadable() {
             Default::Poisoned
@@ -290,7 +290,7 @@ fn default(opt: &Opt, d: &mut Diagnostics) -> Default {
     Default::Value(value.clone())
 }
 
-/// Options of a type under a derive.
+/// The options of a type with a derive.
 #[derive(Debug, std::default::Default, FromMeta)]
 struct TypeKeys {
     #[darling(rename = "crate")]
@@ -299,8 +299,8 @@ struct TypeKeys {
     rest: Rest,
 }
 
-/// The path of the runtime crate: `::linchpin` unless `#[field(crate = path)]` above the type says
-/// otherwise.
+/// Returns the path of the runtime crate: `::linchpin` unless `#[field(crate = path)]` on the type
+/// sets another.
 pub(crate) fn krate(attrs: &[Attribute], name: &str, d: &mut Diagnostics) -> TokenStream {
     let example = format!("`#[{name}(crate = ::framework::linchpin)]`");
     let keys: TypeKeys = options::table(
@@ -315,12 +315,12 @@ pub(crate) fn krate(attrs: &[Attribute], name: &str, d: &mut Diagnostics) -> Tok
     path.map_or_else(|| quote!(::linchpin), |path| path.to_token_stream())
 }
 
-/// The options of all `#[field(..)]` attributes, which are taken off.
+/// Removes all `#[field(..)]` attributes and returns their options.
 pub(crate) fn field_options(attrs: &mut Vec<Attribute>, d: &mut Diagnostics) -> Vec<NestedMeta> {
     attribute_options(attrs, "field", "`#[field(primary)]`", d)
 }
 
-/// Takes the options of every attribute of a name out of the list.
+/// Removes all attributes of a name from the list and returns their options.
 pub(crate) fn attribute_options(
     attrs: &mut Vec<Attribute>,
     name: &str,

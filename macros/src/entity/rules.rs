@@ -8,7 +8,7 @@ use super::date;
 use crate::diagnostics::Diagnostics;
 use crate::options::{self, Opt, Rest};
 
-/// Constraints as written; each keeps the word that names it.
+/// The constraints as written, each with its keyword.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct RuleArgs {
     pub(crate) length: Option<Rule<Bounds<u32>>>,
@@ -21,7 +21,7 @@ pub(crate) struct RuleArgs {
     pub(crate) one_of: Option<Rule<Vec<Choice>>>,
 }
 
-/// A constraint and its name's token.
+/// A constraint and the token of its name.
 #[derive(Debug, Clone)]
 pub(crate) struct Rule<T> {
     pub(crate) key: Ident,
@@ -46,7 +46,7 @@ pub(crate) enum Bound {
 }
 
 impl Bound {
-    /// As a number, for comparisons of literals.
+    /// Returns the bound as a number, to compare literals.
     pub(crate) fn as_f64(self) -> f64 {
         match self {
             Self::Int(n) | Self::Date(n) => n as f64,
@@ -62,7 +62,7 @@ pub(crate) enum Choice {
     Int(i64, Box<Expr>),
 }
 
-/// A key of a constraint each.
+/// The keys of the constraints.
 #[derive(Debug, Default, FromMeta)]
 pub(crate) struct RuleKeys {
     length: Option<Opt>,
@@ -115,7 +115,8 @@ impl RuleArgs {
         }
     }
 
-    /// Each constraint's name, with the set of types it is for (a const of the runtime).
+    /// Returns the name of each constraint, with the kinds that it applies to (a const of the
+    /// runtime).
     pub(crate) fn keys(&self) -> impl Iterator<Item = (&Ident, &'static str)> {
         let texts = [
             self.length.as_ref().map(|r| &r.key),
@@ -265,7 +266,7 @@ fn bounds<T>(
         Some((_, Ok(bound))) => Some(Some(bound)),
         Some((expr, Err(wanted))) => {
             let error = d.error(expr, format!("a bound of `{}` is {wanted}", opt.key));
-            // The example is one of numbers; what is wanted may name its own.
+            // The example has numbers; `wanted` may contain another example.
             match options::suffixed(expr) {
                 Some((_, digits)) => error.help(format!("`{digits}`")),
                 None if wanted.contains("such as") => {}
@@ -285,7 +286,7 @@ fn bounds<T>(
     })
 }
 
-/// The range that stands in quotes, or that a bound alone is meant to be.
+/// Returns the range inside a text, or the range that a single bound probably means.
 fn meant<T>(key: &Ident, value: &Expr, read: Read<T>) -> Option<String> {
     if read(value).is_ok() {
         let bound = quote::quote!(#value);
@@ -340,7 +341,7 @@ fn bound(expr: &Expr) -> Result<Bound, &'static str> {
     as_float(expr).map(Bound::Float).ok_or(WANTED)
 }
 
-/// The number, when the expression is a literal with a fraction or exponent.
+/// Returns the number if the expression is a literal with a fraction or exponent.
 pub(crate) fn as_float(expr: &Expr) -> Option<f64> {
     match expr {
         Expr::Lit(ExprLit {

@@ -16,7 +16,7 @@ use crate::options::{self, Opt, OptValue, Rest};
 
 const EXAMPLE: &str = "search(provider = \"tantivy\", fields(title = 2, body = 1))";
 
-/// Who searches the entity instead of its store.
+/// The search provider that searches the entity instead of its store.
 #[derive(Debug)]
 pub(crate) struct Search {
     provider: LitStr,
@@ -27,9 +27,9 @@ pub(crate) struct Search {
 /// A field of the index.
 #[derive(Debug)]
 struct Weighted {
-    /// Position in [`EntityModel::fields`].
+    /// The position in [`EntityModel::fields`].
     field: usize,
-    /// As written.
+    /// The field as written.
     at: Ident,
     weight: f32,
 }
@@ -50,7 +50,7 @@ impl Search {
         self.fields.iter().map(|weighted| &weighted.at)
     }
 
-    /// Reads the option. `None` when it could not be read; that is reported.
+    /// Reads the option. `None` after an error, which is already reported.
     pub(crate) fn resolve(opt: &Opt, fields: &[Field], d: &mut Diagnostics) -> Option<Self> {
         let keys: Keys = options::table(options::read(opt.list(EXAMPLE, d)?, d), &[], d);
         let misspelt = !keys.rest.0.is_empty();
@@ -87,7 +87,7 @@ impl Search {
         })
     }
 
-    /// Whether the index holds a field.
+    /// Whether the index contains a field.
     pub(crate) fn holds(&self, field: usize) -> bool {
         self.fields.iter().any(|weighted| weighted.field == field)
     }
@@ -140,7 +140,7 @@ fn weighted(opt: &Opt, fields: &[Field], d: &mut Diagnostics) -> Vec<Weighted> {
     found
 }
 
-/// How much a hit counts: a finite number greater than 0.
+/// Reads the weight of a match: a finite number greater than 0.
 fn weight(expr: &Expr) -> Option<f32> {
     let number = match options::as_int(expr) {
         Some(whole) => whole.ok()? as f64,
@@ -150,7 +150,7 @@ fn weight(expr: &Expr) -> Option<f32> {
     (weight > 0.0 && weight.is_finite()).then_some(weight)
 }
 
-/// The fields of the index are texts that clients may read.
+/// Checks that the fields of the index are texts that clients may read.
 pub(crate) fn check(model: &EntityModel, d: &mut Diagnostics) {
     for Weighted { field, at, .. } in model.search.iter().flat_map(|search| &search.fields) {
         let of = &model.fields[*field];
@@ -193,7 +193,7 @@ pub(crate) fn descriptor(model: &EntityModel) -> Option<TokenStream> {
     )
 }
 
-/// What only the types decide: field, place, message.
+/// The checks that need types: field, position, message.
 pub(crate) fn assertions(model: &EntityModel) -> impl Iterator<Item = (usize, Span, String)> {
     let fields = model.search.iter().flat_map(|search| &search.fields);
     fields.map(|Weighted { field, at, .. }| {

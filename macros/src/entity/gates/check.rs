@@ -1,4 +1,4 @@
-//! The rules on gates, as far as the declaration alone decides.
+//! The rules on gates that need only the declaration.
 
 use super::{Gate, LINKS, condition};
 use crate::diagnostics::Diagnostics;
@@ -87,7 +87,7 @@ fn key(model: &EntityModel, gate: &Gate, d: &mut Diagnostics) {
     }
 }
 
-/// A gate onto another entity.
+/// Checks a gate on another entity.
 fn onto(model: &EntityModel, gate: &Gate, d: &mut Diagnostics) {
     let (field, shown) = (&model.fields[gate.field], gate.shown());
     if field.optional {
@@ -103,7 +103,7 @@ fn onto(model: &EntityModel, gate: &Gate, d: &mut Diagnostics) {
     }
 }
 
-/// A gate onto the entity itself.
+/// Checks a gate on the entity itself.
 fn tree(model: &EntityModel, gate: &Gate, d: &mut Diagnostics) {
     let (field, entity) = (&model.fields[gate.field], &model.name);
     match &gate.depth {

@@ -1,5 +1,5 @@
-//! Who sees a record by conditions and through other records: `visible(..)`, `gate(..)` and
-//! `action(..)`, from their syntax to the descriptor.
+//! Visibility by conditions and through other records: `visible(..)`, `gate(..)` and `action(..)`,
+//! from their syntax to the descriptor.
 
 mod check;
 mod tokens;
@@ -19,7 +19,7 @@ use crate::options::{self, Opt};
 pub(crate) use check::check;
 pub(crate) use tokens::{assertions, descriptor, links};
 
-/// Most links from a record to one that decides whether it is seen.
+/// The maximum number of links from a record to a record that decides its visibility.
 pub(crate) const LINKS: i64 = 8;
 
 /// The options as written.
@@ -33,7 +33,7 @@ pub(crate) struct GatesArgs {
 /// `gate(container_id -> Container, "read", depth = 3)`.
 #[derive(Debug)]
 struct GateArgs {
-    /// The word.
+    /// The word `gate`.
     word: Ident,
     field: Ident,
     target: Path,
@@ -48,7 +48,8 @@ pub(crate) struct Action {
     filter: Expr,
 }
 
-/// What decides who sees a record, beside its own deletion, expiry, tenant and scopes.
+/// The gates and conditions that decide visibility, in addition to deletion, expiry, tenant and
+/// scopes.
 #[derive(Debug, Default)]
 pub(crate) struct Gates {
     all: Vec<Gate>,
@@ -60,7 +61,7 @@ pub(crate) struct Gates {
 #[derive(Debug)]
 struct Gate {
     word: Ident,
-    /// As written.
+    /// The field as written.
     key: Ident,
     field: usize,
     target: Path,
@@ -68,7 +69,7 @@ struct Gate {
     depth: Option<Expr>,
 }
 
-/// `container_id -> Container`, and what follows.
+/// `container_id -> Container`, and the rest.
 struct Head {
     field: Ident,
     target: Path,
@@ -172,7 +173,7 @@ fn visible(opt: &Opt, d: &mut Diagnostics) -> Option<Expr> {
     let mut all = options::each::<Expr>(opt.list(EXAMPLE, d)?, d).into_iter();
     let first = all.next();
     match (&first, all.next()) {
-        // What could not be read has been reported.
+        // An error in the list has been reported.
         (None, _) if !opt.is_empty_list() => {}
         (None, _) => d
             .error(&opt.key, "`visible` says nothing")
@@ -207,7 +208,7 @@ fn action(opt: &Opt, d: &mut Diagnostics) -> Option<Action> {
 }
 
 impl Gates {
-    /// The condition under which callers see a record.
+    /// Returns the condition under which callers see a record.
     pub(crate) fn visible(&self) -> Option<&Expr> {
         self.visible.as_ref()
     }
@@ -229,7 +230,7 @@ impl Gates {
             .chain(filters.flat_map(Filter::named))
     }
 
-    /// Resolves what is written; what cannot be is reported and left out.
+    /// Resolves the options. An option with an error is reported and left out.
     pub(crate) fn resolve(args: GatesArgs, fields: &[Field], d: &mut Diagnostics) -> Self {
         let gates = args.gates.into_iter().filter_map(
             |GateArgs {
@@ -264,19 +265,19 @@ impl Gates {
 }
 
 impl Gate {
-    /// Whether the gate leads to the entity itself, by the name it has where it is declared.
+    /// Whether the gate leads to the entity itself, judged by the entity's declared name.
     fn is_tree(&self, model: &EntityModel) -> bool {
         self.target.is_ident(&model.ident) || self.target.is_ident("Self")
     }
 
-    /// The other entity in words.
+    /// The name of the other entity, for messages.
     fn shown(&self) -> String {
         self.target.to_token_stream().to_string().replace(' ', "")
     }
 }
 
-/// A condition of the entity itself: over its fields, the context, the call's instant and literals.
-/// With it come the checks that only rustc can make.
+/// A condition of the entity itself: on its fields, the context, the time of the call and literals.
+/// It includes the checks that only rustc can make.
 fn condition(
     model: &EntityModel,
     expr: &Expr,

@@ -1,4 +1,4 @@
-//! Gates and conditions as members of the descriptor, and what only types decide. `__lp` is in
+//! Gates and conditions as members of the descriptor, and the checks that need types. `__lp` is in
 //! scope.
 
 use proc_macro2::TokenStream;
@@ -10,7 +10,7 @@ use crate::entity::check;
 use crate::entity::{EntityModel, Kind};
 use crate::expr::{Resolved, at};
 
-/// `visible: .., gates: .., actions: ..`, as far as they are declared.
+/// `visible: .., gates: .., actions: ..`, for the declared options.
 pub(crate) fn descriptor(model: &EntityModel) -> Option<TokenStream> {
     if model.inert {
         return None;
@@ -40,8 +40,7 @@ pub(crate) fn descriptor(model: &EntityModel) -> Option<TokenStream> {
     Some(quote!(#visible #gates #actions))
 }
 
-/// The other entity's descriptor, which is part of this one; a tree is the only circle that is
-/// meant.
+/// The descriptor of the other entity, which is part of this one. A tree is the only allowed cycle.
 fn target(model: &EntityModel, gate: &Gate) -> TokenStream {
     let (own, target) = (&model.ident, &gate.target);
     if gate.is_tree(model) {
@@ -53,7 +52,7 @@ fn target(model: &EntityModel, gate: &Gate) -> TokenStream {
     )
 }
 
-/// The entities that gates lead to, for the search of circles.
+/// The entities that gates lead to, for the detection of cycles.
 pub(crate) fn links(model: &EntityModel) -> Option<TokenStream> {
     let targets: Vec<_> = model
         .gates
@@ -83,7 +82,8 @@ fn resolved(
     resolved
 }
 
-/// That keys have the type of the other side's ids, that actions are there, and that links end.
+/// Asserts that keys have the type of the other entity's ids, that actions exist, and that the
+/// number of links is limited.
 pub(crate) fn assertions(model: &EntityModel) -> TokenStream {
     let (mut out, of) = (TokenStream::new(), &model.gates);
     for gate in &of.all {

@@ -1,4 +1,4 @@
-//! The rules on relations, as far as the declaration alone decides.
+//! The rules on relations that need only the declaration.
 
 use std::collections::HashMap;
 
@@ -11,7 +11,7 @@ use crate::entity::grants::{TRANSACTION, without};
 use crate::entity::{EntityModel, Field, Flag, Kind};
 use crate::{names, options};
 
-/// Most records that an include may show of one relation.
+/// The maximum number of records of one relation in an `include`.
 const MOST: i64 = 1000;
 
 /// Checks the relations of an entity.
@@ -43,7 +43,7 @@ pub(crate) fn check(model: &EntityModel, d: &mut Diagnostics) {
     }
 }
 
-/// A record holds its fields and its relations under names of their own.
+/// The fields and relations of a record have different names.
 fn names(model: &EntityModel, d: &mut Diagnostics) {
     let mut seen: HashMap<String, String> = HashMap::new();
     for relation in &model.relations {

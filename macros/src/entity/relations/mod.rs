@@ -1,5 +1,4 @@
-//! How records name those of other entities: `belongs_to` and `has_many`, from their syntax to the
-//! descriptor.
+//! Relations to other entities: `belongs_to` and `has_many`, from their syntax to the descriptor.
 
 mod check;
 mod tokens;
@@ -29,7 +28,7 @@ pub(crate) struct RelationArgs {
     max: Option<Expr>,
 }
 
-/// Where the key stands.
+/// The side that holds the key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Side {
     BelongsTo,
@@ -51,15 +50,15 @@ pub(crate) struct Relation {
     side: Side,
     pub(crate) name: Ident,
     target: Path,
-    /// As written.
+    /// The key as written.
     key: Ident,
-    /// Position of the key, where it is a field of this entity.
+    /// The position of the key, if it is a field of this entity.
     field: Option<usize>,
     on_delete: Option<(LitStr, OnDelete)>,
     max: Option<Expr>,
 }
 
-/// What becomes of a record when the one that it belongs to is deleted.
+/// The effect on a record when the record that it belongs to is deleted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum OnDelete {
     None,
@@ -68,10 +67,10 @@ enum OnDelete {
     Cascade,
 }
 
-/// What `on_delete` may say.
+/// The values of `on_delete`.
 const ON_DELETE: [&str; 4] = ["none", "restrict", "set_null", "cascade"];
 
-/// `author: User`, and what follows.
+/// `author: User`, and the rest.
 struct Head {
     name: Ident,
     target: Path,
@@ -171,7 +170,7 @@ fn head(opt: &Opt, side: Side, d: &mut Diagnostics) -> Option<(Head, List)> {
 
 fn key(opt: &Opt, key: Option<Opt>, side: Side, rest: &Rest, d: &mut Diagnostics) -> Option<Ident> {
     let Some(key) = key else {
-        // One that is misspelt has been reported.
+        // A misspelt key has been reported.
         if !rest
             .0
             .iter()
@@ -186,7 +185,7 @@ fn key(opt: &Opt, key: Option<Opt>, side: Side, rest: &Rest, d: &mut Diagnostics
 }
 
 impl Relation {
-    /// Resolves what is written; what cannot be is reported and left out.
+    /// Resolves the options. An option with an error is reported and left out.
     pub(crate) fn resolve(
         args: RelationArgs,
         fields: &[Field],
@@ -249,12 +248,12 @@ impl Relation {
                 .is_some_and(|(_, rule)| *rule != OnDelete::None)
     }
 
-    /// That field, as written.
+    /// Returns the key field of this entity, as written.
     pub(crate) fn key(&self) -> Option<&Ident> {
         self.field.map(|_| &self.key)
     }
 
-    /// The field of this entity that holds the key of a record of another.
+    /// Returns the field of this entity that holds the key of another entity's record.
     pub(crate) fn own_key(&self) -> Option<usize> {
         self.field
     }

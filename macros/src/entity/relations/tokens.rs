@@ -1,5 +1,5 @@
-//! Relations as a member of the descriptor, as consts of the struct, and what only types decide.
-//! `__lp` is in scope.
+//! Relations as a member of the descriptor, as consts of the struct, and the checks that need
+//! types. `__lp` is in scope.
 
 use proc_macro2::TokenStream;
 use quote::{ToTokens, format_ident, quote, quote_spanned};
@@ -11,7 +11,7 @@ use crate::entity::{Kind, check};
 use crate::expr::at;
 use crate::names;
 
-/// `relations: &[..],`; nothing when there are none.
+/// `relations: &[..],`; `None` if there are none.
 pub(crate) fn descriptor(model: &EntityModel) -> Option<TokenStream> {
     if model.relations.is_empty() || model.inert {
         return None;
@@ -49,7 +49,7 @@ pub(crate) fn descriptor(model: &EntityModel) -> Option<TokenStream> {
     Some(quote!(relations: &[#(#relations),*],))
 }
 
-/// `Post::AUTHOR`, for code.
+/// `Post::AUTHOR`, for use in code.
 pub(crate) fn consts(model: &EntityModel) -> Option<TokenStream> {
     if model.relations.is_empty() || model.inert || !crate::SERVER {
         return None;
@@ -73,7 +73,8 @@ pub(crate) fn consts(model: &EntityModel) -> Option<TokenStream> {
     })
 }
 
-/// Asserts that the key has the type of the other side's ids, and that a page of many can go on.
+/// Asserts that the key has the type of the other entity's ids, and that the pages of a `has_many`
+/// can be continued.
 pub(crate) fn assertions(model: &EntityModel) -> TokenStream {
     let mut out = TokenStream::new();
     for relation in &model.relations {
@@ -95,7 +96,8 @@ pub(crate) fn assertions(model: &EntityModel) -> TokenStream {
                 let whole = format!(
                     "linchpin: key `{key}` is {is}, `{shown}` has integer ids\nhelp: make it an `i64`"
                 );
-                // Spelt as in the descriptor: what is no entity is one error, not two.
+                // The same tokens as in the descriptor, so that a wrong entity causes one error,
+                // not two.
                 let target = at(
                     quote!(<#target as __lp::Entity>::DESC),
                     &target.to_token_stream(),

@@ -1,4 +1,4 @@
-//! What the declaration alone decides about summaries.
+//! The rules on counters that need only the declaration.
 
 use quote::ToTokens;
 use syn::ext::IdentExt;
@@ -11,8 +11,8 @@ use crate::entity::{EntityModel, Kind};
 use crate::expr::MAX_INTEGER;
 use crate::options;
 
-/// Codes of the framework that say something else than a refusal: each has one status everywhere.
-/// `conflict` and `collection_full` are none of them.
+/// The codes of the framework that do not mean a refusal; each has one status everywhere.
+/// `conflict` and `collection_full` are not in the list.
 const TAKEN: [&str; 22] = [
     "malformed_json",
     "validation_failed",

@@ -1,5 +1,5 @@
-//! What records of other entities keep of an entity's records: `counter(..)`, from its syntax to
-//! the descriptor.
+//! Counters that records of other entities keep of an entity's records: `counter(..)`, from its
+//! syntax to the descriptor.
 
 mod check;
 mod tokens;
@@ -21,7 +21,7 @@ pub(crate) use tokens::{assertions, descriptor};
 
 const EXAMPLE: &str = "counter(Thread.reply_count, by = thread_id)";
 
-/// A summary as written.
+/// A counter as written.
 #[derive(Debug)]
 pub(crate) struct SummaryArgs {
     /// The word `counter`.
@@ -34,23 +34,23 @@ pub(crate) struct SummaryArgs {
     code: Option<LitStr>,
 }
 
-/// A summary, resolved against the fields of the entity.
+/// A counter, resolved against the fields of the entity.
 #[derive(Debug)]
 pub(crate) struct Summary {
     word: Ident,
     target: Path,
-    /// The field that holds it, of the other entity.
+    /// The field of the other entity that stores the counter.
     field: Ident,
-    /// As written.
+    /// The key as written.
     key: Ident,
-    /// Position of the key.
+    /// The position of the key.
     by: usize,
     when: Option<Expr>,
     min: Option<Expr>,
     code: Option<LitStr>,
 }
 
-/// `Thread.reply_count`, and what follows.
+/// `Thread.reply_count`, and the rest.
 struct Head {
     target: Path,
     field: Ident,
@@ -107,7 +107,7 @@ impl SummaryArgs {
         let keys: Keys = options::table(options::read(list.with(rest), d), &[], d);
         keys.rest
             .refuse("counter", &["by", "when", "min", "code"], &[], d);
-        // One that is misspelt has been reported.
+        // A misspelt key has been reported.
         let misspelt = keys
             .rest
             .0
@@ -139,7 +139,7 @@ impl SummaryArgs {
 }
 
 impl Summary {
-    /// Resolves what is written; what cannot be is reported and left out.
+    /// Resolves the options. An option with an error is reported and left out.
     pub(crate) fn resolve(
         args: SummaryArgs,
         fields: &[Field],
@@ -177,19 +177,19 @@ impl Summary {
         })
     }
 
-    /// The field that holds the key of a record of the other entity, and those that decide whether
-    /// a record counts, as written.
+    /// The field with the key of the other entity's record, and the fields that decide whether a
+    /// record counts, as written.
     pub(crate) fn named(&self) -> impl Iterator<Item = Ident> {
         std::iter::once(self.key.clone()).chain(self.when.iter().flat_map(Filter::named))
     }
 
-    /// Its position.
+    /// Returns the position of the key.
     pub(crate) fn own_key(&self) -> usize {
         self.by
     }
 }
 
-/// Which records count, and what only rustc can check of it.
+/// Returns the condition for records that count, and the checks of it that only rustc can make.
 fn counted(
     model: &EntityModel,
     expr: &Expr,
@@ -213,7 +213,7 @@ fn is_computed(field: &Field) -> bool {
     field.owned == Some(COMPUTED)
 }
 
-/// Its value is worked out behind what counts.
+/// Reports a computed field in the condition of a counter.
 fn computed(field: &Ident, d: &mut Diagnostics) {
     d.error(
         field,
@@ -225,7 +225,7 @@ fn computed(field: &Ident, d: &mut Diagnostics) {
     .help("the fields that it is made of");
 }
 
-/// Whether a record counts is a matter of the record: not of who calls, and not of the hour.
+/// The condition depends only on the record, not on the caller or the time.
 fn of_the_record(filter: &Filter, model: &EntityModel, d: &mut Diagnostics) {
     if let Filter::Cond { field, .. } = filter
         && model

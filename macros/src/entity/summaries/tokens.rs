@@ -1,4 +1,4 @@
-//! Summaries as a member of the descriptor, and what only types decide. `__lp` is in scope.
+//! Counters as a member of the descriptor, and the checks that need types. `__lp` is in scope.
 
 use proc_macro2::TokenStream;
 use quote::{ToTokens, quote, quote_spanned};
@@ -10,7 +10,7 @@ use crate::entity::model::EntityModel;
 use crate::entity::{Kind, check};
 use crate::expr::{Resolved, at};
 
-/// `summaries: &[..],`; nothing when there are none.
+/// `summaries: &[..],`; `None` if there are none.
 pub(crate) fn descriptor(model: &EntityModel) -> Option<TokenStream> {
     if model.summaries.is_empty() || model.inert {
         return None;
@@ -42,7 +42,7 @@ fn entity(summary: &Summary) -> TokenStream {
     )
 }
 
-/// What was checked before.
+/// Returns the condition that was already checked.
 fn resolved(model: &EntityModel, summary: &Summary) -> Option<(Resolved, Vec<TokenStream>)> {
     let mut d = Diagnostics::new();
     let when = summary
@@ -53,8 +53,8 @@ fn resolved(model: &EntityModel, summary: &Summary) -> Option<(Resolved, Vec<Tok
     when
 }
 
-/// That the other entity has such a field for it, and that the key has the type of the other
-/// entity's ids.
+/// Asserts that the other entity has a suitable field for the counter, and that the key has the
+/// type of the other entity's ids.
 pub(crate) fn assertions(model: &EntityModel) -> TokenStream {
     let mut out = TokenStream::new();
     for summary in &model.summaries {
@@ -77,7 +77,7 @@ pub(crate) fn assertions(model: &EntityModel) -> TokenStream {
         let whole = format!(
             "linchpin: key `{key}` is {is}, `{shown}` has integer ids\nhelp: make it an `i64`"
         );
-        // Spelt as in the descriptor: what is no entity is one error, not two.
+        // The same tokens as in the descriptor, so that a wrong entity causes one error, not two.
         let desc = entity(summary);
         out.extend(quote_spanned!(summary.key.span()=> const _: () = __lp::expect_relation::<#marker>(#desc, #text, #whole);));
         let (name, own) = (summary.field.unraw().to_string(), &model.ident);
@@ -85,7 +85,7 @@ pub(crate) fn assertions(model: &EntityModel) -> TokenStream {
             quote!(<#own as __lp::Entity>::DESC),
             &summary.field.to_token_stream(),
         );
-        // A key that must name a visible record cannot reach into what is somebody else's.
+        // A key that must name a visible record cannot name a record of another caller.
         let held = model.gates.holds(summary.by)
             || model
                 .relations

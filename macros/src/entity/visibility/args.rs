@@ -1,4 +1,4 @@
-//! The syntax of the options: tokens to plain structs, nothing judged yet.
+//! The syntax of the options: tokens to plain structs, without checks.
 
 use darling::FromMeta;
 use syn::{Expr, Ident, LitStr};
@@ -31,7 +31,7 @@ pub(crate) struct SoftDeleteArgs {
 /// `ttl("1h")` or `ttl(expires_at)`.
 #[derive(Debug)]
 pub(crate) enum TtlArgs {
-    /// In milliseconds.
+    /// The time in milliseconds.
     After(u64),
     Field(Ident),
 }
@@ -41,7 +41,7 @@ pub(crate) enum TtlArgs {
 pub(crate) struct TenantArgs {
     pub(crate) field: Ident,
     pub(crate) optional: bool,
-    /// The word.
+    /// The word `anonymous_read`.
     pub(crate) anonymous_read: Option<Ident>,
 }
 
@@ -54,10 +54,10 @@ pub(crate) struct ScopeArgs {
     pub(crate) unscoped: Option<LitStr>,
 }
 
-/// The routes a scope holds on.
+/// The routes that a scope applies to.
 #[derive(Debug, Clone)]
 pub(crate) struct ApplyTo {
-    /// The word.
+    /// The word `apply_to`.
     pub(crate) key: Ident,
     pub(crate) routes: Vec<Ident>,
 }
@@ -69,7 +69,7 @@ pub(crate) struct ParentArgs {
     pub(crate) segments: Vec<Segment>,
 }
 
-/// The keys, for the table of `#[entity(..)]`.
+/// The keys in the table of `#[entity(..)]`.
 #[derive(Debug, Default, FromMeta)]
 pub(crate) struct VisibilityKeys {
     soft_delete: Option<Opt>,
@@ -153,7 +153,7 @@ fn ttl(opt: &Opt, d: &mut Diagnostics) -> Option<TtlArgs> {
             d.error(value, "`ttl` takes a duration or the name of a date field")
                 .help(format!("`{EXAMPLE}` or `ttl(expires_at)`"));
         }
-        // What could not be read has been reported.
+        // An error in the list has been reported.
         [] if !opt.is_empty_list() => {}
         [] => d
             .error(
@@ -265,7 +265,7 @@ fn scope(opt: &Opt, d: &mut Diagnostics) -> Option<ScopeArgs> {
     })
 }
 
-/// Why data scope does not hold: a text for the people who read the route report.
+/// The reason why the data scope does not apply: a text for readers of the route report.
 pub(crate) fn reason(opt: &Opt, d: &mut Diagnostics) -> Option<LitStr> {
     let text = opt.text("unscoped = \"moderators see everything\"", d)?;
     if text.value().trim().is_empty() {

@@ -177,7 +177,7 @@ fn tenant(model: &EntityModel, d: &mut Diagnostics) {
     }
 }
 
-/// `scope` needs a field that is written from its source, and known routes in `apply_to`.
+/// `scope` needs a field that is written from its source, and `apply_to` needs known routes.
 fn scope(model: &EntityModel, scope: &Scope, d: &mut Diagnostics) {
     let of = &model.fields[scope.field];
     bindable(of, "scope", &scope.at, d);
@@ -203,7 +203,7 @@ fn scope(model: &EntityModel, scope: &Scope, d: &mut Diagnostics) {
         }
     }
     if d.len() > before {
-        // The routes that seem to be left out may be the misspelt ones.
+        // The routes that seem to be missing may be the misspelt ones.
         return;
     }
     if scope.holds_on("list") && scope.unscoped.is_none() {
@@ -233,9 +233,9 @@ fn scope(model: &EntityModel, scope: &Scope, d: &mut Diagnostics) {
     }
 }
 
-/// The generated route that a name misses by one slip: letters swapped, one too few, one too many,
-/// one wrong. What an operation may well be called is none: `set`, `last`, `deleted`. `package!`
-/// knows the operations and judges those names.
+/// Returns the generated route that differs from a name by one typing error: swapped, missing,
+/// extra or wrong letters. Probable names of operations (`set`, `last`, `deleted`) do not count.
+/// `package!` knows the operations and checks those names.
 fn misspelt(route: &Ident) -> Option<&'static str> {
     let name = names::snake(&route.unraw().to_string());
     let letters = |text: &str| {
@@ -271,7 +271,7 @@ fn bindable(of: &Field, what: &str, at: &Ident, d: &mut Diagnostics) {
     }
 }
 
-/// Options of a field that contradict its being written by the server.
+/// Reports options that contradict a field that only the server writes.
 fn owned(visibility: &Visibility, index: usize, field: &Field, d: &mut Diagnostics) {
     let Some(owner) = field.owned else { return };
     let at = match &field.options.default {
@@ -283,7 +283,7 @@ fn owned(visibility: &Visibility, index: usize, field: &Field, d: &mut Diagnosti
         }
         Default::None | Default::Poisoned => None,
     };
-    // A scope that leaves `create` out needs a first value from somewhere.
+    // A scope that does not apply to `create` needs another source of the first value.
     let needed = visibility
         .scopes
         .iter()
@@ -315,7 +315,7 @@ fn owned(visibility: &Visibility, index: usize, field: &Field, d: &mut Diagnosti
     }
 }
 
-/// Every parameter of the parent path is bound by a scope, and every bound parameter is there.
+/// A scope binds every parameter of the parent path, and every bound parameter exists.
 fn parent(model: &EntityModel, d: &mut Diagnostics) {
     let visibility = &model.visibility;
     let known: Vec<String> = visibility.path_parameters().collect();
@@ -374,7 +374,7 @@ pub(crate) struct Route<'a> {
     pub(crate) unscoped: bool,
 }
 
-/// Why a route cannot be public; `None` when it can.
+/// Returns the reason why a route cannot be public; `None` if it can.
 pub(crate) fn public(model: &EntityModel, route: &Route<'_>) -> Option<(String, String)> {
     let visibility = &model.visibility;
     let (name, entity) = (route.name, &model.name);
@@ -416,7 +416,7 @@ fn public_routes(model: &EntityModel, d: &mut Diagnostics) {
         };
         let word = match (&policy.auth, &model.defaults.auth) {
             (Some(Auth::None(word)), _) => word,
-            // One word opens all of them: one error.
+            // One word makes all routes public: one error.
             (None, Some(Auth::None(word))) if !inherited => word,
             _ => continue,
         };
@@ -427,7 +427,7 @@ fn public_routes(model: &EntityModel, d: &mut Diagnostics) {
     }
 }
 
-/// Whether a public route has been reported for the defaults that a route of an operation inherits.
+/// Whether a public route has been reported for the defaults that an operation's route inherits.
 pub(crate) fn reported(model: &EntityModel) -> bool {
     let inherits = |(name, policy): (&&str, &Policy)| {
         let route = Route {

@@ -1,5 +1,5 @@
-//! Who sees a record: `soft_delete`, `ttl`, `tenant`, `scope` and `parent_path`, from their syntax
-//! to the descriptor.
+//! The visibility of records: `soft_delete`, `ttl`, `tenant`, `scope` and `parent_path`, from their
+//! syntax to the descriptor.
 
 mod args;
 mod check;

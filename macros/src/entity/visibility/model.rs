@@ -9,10 +9,10 @@ use crate::entity::Field;
 use crate::expr::{CtxPath, Source};
 use crate::names;
 
-/// Why the server alone writes the date of a soft delete.
+/// The reason why only the server writes the date of a soft delete.
 pub(crate) const MARK: &str = "marks deleted records";
 
-/// Who sees a record, as declared.
+/// The declared visibility of records.
 #[derive(Debug, Default)]
 pub(crate) struct Visibility {
     pub(crate) soft_delete: Option<SoftDelete>,
@@ -20,8 +20,7 @@ pub(crate) struct Visibility {
     pub(crate) tenant: Option<Tenant>,
     pub(crate) scopes: Vec<Scope>,
     pub(crate) parent: Option<ParentArgs>,
-    /// Whether something of it could not be read or resolved: what is missing here may well be
-    /// meant.
+    /// Whether an option could not be read or resolved. A missing option may then be intended.
     pub(crate) unsure: bool,
 }
 
@@ -49,22 +48,22 @@ impl Visibility {
 #[derive(Debug)]
 pub(crate) struct SoftDelete {
     pub(crate) field: usize,
-    /// As written.
+    /// The field as written.
     pub(crate) at: Ident,
-    /// The variant that marks them; without one the field is a date.
+    /// The variant that marks deleted records; `None` if the field is a date.
     pub(crate) value: Option<Expr>,
 }
 
 /// When records expire.
 #[derive(Debug)]
 pub(crate) enum Ttl {
-    /// Milliseconds after the last change, in a field of its own behind all others.
+    /// Milliseconds after the last change, in a hidden field after all others.
     After(u64),
     /// At the date in this field.
     At(usize, Ident),
 }
 
-/// Whose records they are.
+/// The tenant of records.
 #[derive(Debug)]
 pub(crate) struct Tenant {
     pub(crate) field: usize,
@@ -80,11 +79,11 @@ pub(crate) struct Scope {
     pub(crate) at: Ident,
     pub(crate) from: From,
     pub(crate) apply_to: Option<ApplyTo>,
-    /// Why not on others.
+    /// The reason why it does not apply to the other routes.
     pub(crate) unscoped: Option<syn::LitStr>,
 }
 
-/// Where the value of a scope comes from.
+/// The source of a scope's value.
 #[derive(Debug, Clone)]
 pub(crate) enum From {
     Ctx(CtxPath, Box<Expr>),
@@ -93,7 +92,7 @@ pub(crate) enum From {
 }
 
 impl Visibility {
-    /// Resolves the options; fields that the server writes because of them are marked so.
+    /// Resolves the options, and marks the fields that only the server writes because of them.
     pub(crate) fn resolve(args: VisibilityArgs, fields: &mut [Field], d: &mut Diagnostics) -> Self {
         let before = d.len();
         let find = |ident: &Ident, of: &str, fields: &[Field], d: &mut Diagnostics| {
@@ -129,7 +128,7 @@ impl Visibility {
             let from = match scope.from {
                 Source::Ctx(path, at) => From::Ctx(path, Box::new(at)),
                 Source::Param(name) => From::Path(name),
-                // The syntax has refused all others.
+                // The parser refuses all other forms.
                 _ => return None,
             };
             Some(Scope {
@@ -163,7 +162,7 @@ impl Visibility {
         }
     }
 
-    /// Whether there is nothing of the kind.
+    /// Whether no option is set.
     pub(crate) fn is_empty(&self) -> bool {
         self.soft_delete.is_none()
             && self.ttl.is_none()
@@ -172,7 +171,7 @@ impl Visibility {
             && self.parent.is_none()
     }
 
-    /// Whether every statement of a caller names the field: the tenant, and what a scope is.
+    /// Whether every statement of a caller fixes the field: the tenant and the scopes.
     pub(crate) fn pins(&self, field: usize) -> bool {
         self.tenant
             .as_ref()
@@ -180,7 +179,7 @@ impl Visibility {
             || self.scopes.iter().any(|scope| scope.field == field)
     }
 
-    /// Whether the field says that a record is deleted, or when it expires.
+    /// Whether the field marks deleted records or holds the expiry.
     pub(crate) fn ends(&self, field: usize) -> bool {
         self.soft_delete
             .as_ref()
@@ -188,7 +187,7 @@ impl Visibility {
             || matches!(self.ttl, Some(Ttl::At(at, _)) if at == field)
     }
 
-    /// The parameters of the parent path, as they stand on the wire.
+    /// Returns the wire names of the parent path's parameters.
     pub(crate) fn path_parameters(&self) -> impl Iterator<Item = String> {
         let segments = self.parent.iter().flat_map(|parent| &parent.segments);
         segments.filter_map(|segment| match segment {
@@ -197,8 +196,8 @@ impl Visibility {
         })
     }
 
-    /// Whether an expression is the value that marks deleted records of a field, as far as tokens
-    /// tell.
+    /// Whether an expression is the value that marks deleted records of a field, as far as the
+    /// tokens show it.
     pub(crate) fn marks_deleted(&self, field: usize, value: &Expr) -> bool {
         let Some(SoftDelete {
             field: of,
@@ -221,7 +220,7 @@ impl Visibility {
 }
 
 impl Scope {
-    /// Whether it holds on a route.
+    /// Whether it applies to a route.
     pub(crate) fn holds_on(&self, route: &str) -> bool {
         self.apply_to.as_ref().is_none_or(|apply| {
             apply

@@ -9,7 +9,7 @@ use crate::entity::EntityModel;
 use crate::expr::{index, literal_of};
 use crate::names;
 
-/// `soft_delete: .., ttl: .., tenant: .., scope: .., parent_path: ..`, as far as they are declared.
+/// `soft_delete: .., ttl: .., tenant: .., scope: .., parent_path: ..`, for the declared options.
 pub(crate) fn descriptor(model: &EntityModel) -> TokenStream {
     let visibility = &model.visibility;
     let soft_delete = visibility.soft_delete.as_ref().filter(|_| !model.inert).map(|SoftDelete { field, value, .. }| {
@@ -37,7 +37,7 @@ pub(crate) fn descriptor(model: &EntityModel) -> TokenStream {
         let (field, optional, anonymous_read) = (model.number(tenant.field), tenant.optional, tenant.anonymous_read.is_some());
         quote!(tenant: __lp::Some(__lp::Tenant { field: #field, optional: #optional, anonymous_read: #anonymous_read }),)
     });
-    // A wrong declaration tells of its routes itself; `package!` must not judge them again.
+    // A declaration with errors reports its own routes; `package!` must not check them again.
     let scopes = (!visibility.scopes.is_empty() && !model.inert).then(|| {
         let scopes = visibility.scopes.iter().map(|of| scope(model, of));
         quote!(scope: &[#(#scopes),*],)
@@ -46,7 +46,7 @@ pub(crate) fn descriptor(model: &EntityModel) -> TokenStream {
     quote!(#soft_delete #ttl #tenant #scopes #parent)
 }
 
-/// The field that holds the expiry of `ttl("1h")`, behind all others.
+/// The field that holds the expiry of `ttl("1h")`, after all other fields.
 pub(crate) fn expiry(model: &EntityModel) -> Option<TokenStream> {
     matches!(model.visibility.ttl, Some(Ttl::After(_))).then(|| quote!(__lp::expiry_field()))
 }
@@ -85,7 +85,7 @@ pub(crate) fn parent_path(visibility: &Visibility) -> Option<String> {
     Some(segments.collect::<Vec<_>>().join("/"))
 }
 
-/// What only types decide, as (position of the field, the word to point at, kinds, message, help).
+/// The checks that need types, as (position of the field, word of the error, kinds, message, help).
 pub(crate) fn assertions(
     model: &EntityModel,
 ) -> Vec<(usize, proc_macro2::Span, &'static str, String, &'static str)> {
