@@ -1,14 +1,14 @@
-//! Tokens that came through a `macro_rules!`.
+//! Tokens that passed through a `macro_rules!`.
 //!
-//! rustc hands on what matched `$name:literal`, `$ty:ty` or `$path:path` in an invisible group. The
-//! readers of options and types would each have to look inside; so such groups are opened before
+//! rustc passes the match of `$name:literal`, `$ty:ty` or `$path:path` in an invisible group. Every
+//! reader of options and types would have to look inside, so these groups are removed before
 //! anything is read.
 
 use proc_macro2::{Delimiter, Group, TokenStream, TokenTree};
 use syn::Type;
 
-/// The same tokens without invisible groups, but for those that hold an expression of several parts
-/// together.
+/// Returns the same tokens without invisible groups, except groups that hold an expression of
+/// several parts together.
 pub(crate) fn plain(tokens: TokenStream) -> TokenStream {
     if !has_fragments(&tokens) {
         return tokens;
@@ -45,8 +45,8 @@ fn has_fragments(tokens: &TokenStream) -> bool {
     })
 }
 
-/// The group with other tokens in it. One without fragments stays as it is: its brackets know their
-/// places.
+/// Returns the group with other tokens in it. A group without fragments stays unchanged, because
+/// its brackets have spans.
 fn regrouped(group: &Group, inside: TokenStream) -> TokenTree {
     if group.delimiter() != Delimiter::None && !has_fragments(&group.stream()) {
         return group.clone().into();
@@ -56,8 +56,8 @@ fn regrouped(group: &Group, inside: TokenStream) -> TokenTree {
     regrouped.into()
 }
 
-/// Whether tokens stay together without a group: a single one, a number with its sign, a path or a
-/// type.
+/// Whether tokens stay together without a group: a single token, a number with its sign, a path or
+/// a type.
 fn is_one(tokens: &TokenStream) -> bool {
     let trees: Vec<TokenTree> = tokens.clone().into_iter().collect();
     match &trees[..] {
@@ -91,7 +91,7 @@ mod tests {
             plain.to_string(),
             quote!(x(-5, Option<Vec<String> >, a::B, "text", [a || b && c])).to_string()
         );
-        // As text it looks the same; what belongs together still does.
+        // The text looks the same; tokens that belong together stay together.
         let Some(TokenTree::Group(arguments)) = plain.into_iter().nth(1) else {
             panic!("no group")
         };

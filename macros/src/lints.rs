@@ -1,11 +1,11 @@
-//! Attributes that a declaration shares with what is generated for it.
+//! Attributes that a declaration and its generated items share.
 
 use proc_macro2::TokenStream;
 use quote::quote;
 use syn::{Attribute, Meta};
 
-/// What generated items allow: what the declaration itself allows or expects, and the use of parts
-/// of it that are deprecated.
+/// Returns the lints that generated items allow: those that the declaration allows or expects, and
+/// `deprecated` for deprecated parts of it.
 pub(crate) fn allowed<'a>(
     own: &'a [Attribute],
     parts: impl IntoIterator<Item = &'a Attribute>,
@@ -24,19 +24,19 @@ pub(crate) fn allowed<'a>(
     quote!(#(#[allow(#lists)])* #deprecated)
 }
 
-/// Of the attributes of a const, those that its method has as well.
+/// Returns the attributes of a const that its method has as well.
 pub(crate) fn deprecated(own: &[Attribute]) -> TokenStream {
     let own = own.iter().filter(|attr| is_deprecated(attr));
     quote!(#(#own)*)
 }
 
-/// Of the attributes of a const, those that decide whether what is generated for it is there.
+/// Returns the attributes of a const that decide whether its generated items are compiled.
 pub(crate) fn conditions(own: &[Attribute]) -> TokenStream {
     let own = own.iter().filter(|attr| attr.path().is_ident("cfg"));
     quote!(#(#own)*)
 }
 
-/// Whether it says that something is deprecated.
+/// Whether an attribute marks an item as deprecated.
 fn is_deprecated(attr: &Attribute) -> bool {
     attr.path().is_ident("deprecated")
 }

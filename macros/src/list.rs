@@ -1,7 +1,7 @@
-//! A list of tokens in brackets, and where it ends.
+//! A list of tokens in brackets, with its end.
 //!
-//! What is missing at the end of a list is reported at its closing bracket. Tokens alone do not
-//! know theirs: syn would report it at the call of the macro, which may stand in another file.
+//! A missing token at the end of a list is reported at the closing bracket. Tokens alone do not
+//! know their bracket: syn would report the error at the macro call, which may be in another file.
 
 use proc_macro2::{Delimiter, Group, Span, TokenStream, TokenTree};
 use quote::ToTokens;
@@ -15,7 +15,7 @@ pub(crate) struct List {
 }
 
 impl List {
-    /// The list of `name(..)`.
+    /// Returns the list of `name(..)`.
     pub(crate) fn of(list: &syn::MetaList) -> Self {
         Self {
             tokens: list.tokens.clone(),
@@ -23,7 +23,7 @@ impl List {
         }
     }
 
-    /// The rest of a list whose beginning has been read.
+    /// Returns the rest of a list whose beginning has been read.
     pub(crate) fn with(&self, rest: TokenStream) -> Self {
         Self {
             tokens: rest,
@@ -31,12 +31,12 @@ impl List {
         }
     }
 
-    /// Whether nothing stands in it.
+    /// Whether the list is empty.
     pub(crate) fn is_empty(&self) -> bool {
         self.tokens.is_empty()
     }
 
-    /// Reads all of it.
+    /// Reads the whole list.
     pub(crate) fn read<T>(
         &self,
         read: impl FnOnce(ParseStream<'_>) -> syn::Result<T>,
@@ -56,7 +56,7 @@ impl List {
         inside.parse2(TokenTree::Group(group).into())
     }
 
-    /// Reads it as one thing.
+    /// Parses the whole list as one value.
     pub(crate) fn parse<T: Parse>(&self) -> syn::Result<T> {
         self.read(T::parse)
     }

@@ -1,8 +1,8 @@
-//! Names: from Rust to the wire, to routes and to storage.
+//! Names: conversion from Rust to the wire, to routes and to storage.
 
 use proc_macro2::{Ident, Span};
 
-/// An identifier of this name, raw when it is a keyword in any edition.
+/// Returns an identifier with this name, raw if it is a keyword in any edition.
 pub(crate) fn ident(name: &str, span: Span) -> Ident {
     match name {
         // These cannot be raw.
@@ -14,8 +14,9 @@ pub(crate) fn ident(name: &str, span: Span) -> Ident {
     }
 }
 
-/// The words of a name, lower-cased: split at `_` and `-`, between lower case or digit and upper
-/// case, and before the last letter of an upper-case run that a lower-case letter follows.
+/// Returns the words of a name in lower case. It is split at `_` and `-`, between a lower-case
+/// letter or digit and an upper-case letter, and before the last letter of an upper-case run that a
+/// lower-case letter follows.
 pub(crate) fn words(name: &str) -> Vec<String> {
     let chars: Vec<char> = name.chars().collect();
     let mut words = Vec::new();
@@ -129,7 +130,7 @@ const F_TO_VES: &[&str] = &[
 ];
 const O_TO_OES: &[&str] = &["hero", "potato", "tomato", "echo", "veto", "torpedo"];
 
-/// The plural of a lower-case word: the first rule that fits.
+/// Returns the plural of a lower-case word: the first matching rule.
 pub(crate) fn plural(word: &str) -> String {
     let vowel = |back: usize| {
         word.chars()

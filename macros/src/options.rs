@@ -1,10 +1,10 @@
-//! The grammar all our attributes share: `flag, key = expression, key(…)`, separated by commas.
+//! The common grammar of all our attributes: `flag, key = expression, key(…)`, separated by commas.
 //!
-//! Keys may be keywords (`match`), values may be any Rust expression (`length = 1..=200`). A
-//! mistake in one option does not hide the others: reading goes on behind the next comma. An option
-//! whose value cannot be read is there all the same, so that nobody reports it as missing. darling
-//! reads an option and sorts options into tables; what a value has to be, and the words for what is
-//! wrong with it, are ours.
+//! Keys may be keywords (`match`), and values may be any Rust expression (`length = 1..=200`). A
+//! mistake in one option does not hide the others: reading continues after the next comma. An
+//! option whose value cannot be read still counts as present, so that it is not reported as
+//! missing. darling reads options and sorts them into tables; this module checks values and writes
+//! the messages.
 
 use darling::FromMeta;
 use darling::ast::NestedMeta;
@@ -27,13 +27,13 @@ pub(crate) struct Opt {
 /// The value after the key.
 #[derive(Debug, Clone)]
 pub(crate) enum OptValue {
-    /// Nothing: `primary`.
+    /// No value: `primary`.
     Flag,
     /// `= expression`.
     Expr(Expr),
     /// `(…)`.
     List(List),
-    /// Something that could not be read, which has been reported.
+    /// A value that could not be read, which has been reported.
     Unreadable,
 }
 
@@ -58,12 +58,12 @@ impl FromMeta for Opt {
     }
 }
 
-/// Options that no key of a table claims, for a member of a table under `#[darling(flatten)]`.
+/// The options without a key in a table, for a member of a table with `#[darling(flatten)]`.
 #[derive(Debug, Default)]
 pub(crate) struct Rest(pub(crate) Vec<Opt>);
 
 impl Rest {
-    /// Reports all of them as [`unknown`].
+    /// Reports all of them with [`unknown`].
     pub(crate) fn refuse(&self, of: &str, known: &[&str], later: &[&str], d: &mut Diagnostics) {
         self.0
             .iter()
@@ -83,7 +83,7 @@ impl FromMeta for Rest {
 
 pub(crate) const NO_NAME: &str = "expected the name of an option";
 
-/// Reads a list of options; unreadable ones are reported, and left out if they have no name.
+/// Reads a list of options. Unreadable ones are reported, and left out if they have no name.
 pub(crate) fn parse(list: impl Into<List>, d: &mut Diagnostics) -> Vec<Opt> {
     read(list, d)
         .iter()
@@ -91,8 +91,8 @@ pub(crate) fn parse(list: impl Into<List>, d: &mut Diagnostics) -> Vec<Opt> {
         .collect()
 }
 
-/// Reads a list of options as darling takes them, for a [`table`]; unreadable ones are reported,
-/// and left out if they have no name.
+/// Reads a list of options in darling's form, for a [`table`]. Unreadable ones are reported, and
+/// left out if they have no name.
 pub(crate) fn read(list: impl Into<List>, d: &mut Diagnostics) -> Vec<NestedMeta> {
     let options = each::<Readable>(list, d)
         .into_iter()
@@ -108,8 +108,8 @@ pub(crate) fn read(list: impl Into<List>, d: &mut Diagnostics) -> Vec<NestedMeta
 /// Sorts options into a table: a struct with one member per key, `Option<Opt>`, or `Vec<Opt>` for
 /// the `repeatable` ones.
 ///
-/// Its last member is a [`Rest`], so that nothing an option says can fail here: values are judged
-/// by who reads the table.
+/// Its last member is a [`Rest`], so that it cannot fail for any option: the reader of the table
+/// checks the values.
 pub(crate) fn table<T: FromMeta + Default>(
     mut options: Vec<NestedMeta>,
     repeatable: &[&str],
@@ -130,7 +130,7 @@ pub(crate) fn table<T: FromMeta + Default>(
         .unwrap_or_default()
 }
 
-/// Reads a comma-separated list of `T`; unreadable members are reported and left out.
+/// Reads a comma-separated list of `T`. Unreadable members are reported and left out.
 pub(crate) fn each<T: Parse>(list: impl Into<List>, d: &mut Diagnostics) -> Vec<T> {
     let mut items = Vec::new();
     let result = list.into().read(|input| {
@@ -159,12 +159,12 @@ pub(crate) fn each<T: Parse>(list: impl Into<List>, d: &mut Diagnostics) -> Vec<
 }
 
 impl Opt {
-    /// The name of the option.
+    /// Returns the name of the option.
     pub(crate) fn name(&self) -> String {
         self.key.unraw().to_string()
     }
 
-    /// A bare word; a value is reported, and the word is meant all the same.
+    /// Reads a bare word. A value is reported, and the word still counts.
     pub(crate) fn flag(&self, d: &mut Diagnostics) -> bool {
         match &self.value {
             OptValue::Flag | OptValue::Unreadable => {}
@@ -188,12 +188,12 @@ impl Opt {
         matches!(&self.value, OptValue::List(_))
     }
 
-    /// Whether it is a list with nothing in it.
+    /// Whether it is an empty list.
     pub(crate) fn is_empty_list(&self) -> bool {
         matches!(&self.value, OptValue::List(list) if list.is_empty())
     }
 
-    /// The expression behind `=`; anything else is reported with `example` as help.
+    /// Returns the expression after `=`; other forms are reported with `example` as help.
     pub(crate) fn expr(&self, example: &str, d: &mut Diagnostics) -> Option<&Expr> {
         match &self.value {
             OptValue::Expr(value) => return Some(value),
@@ -205,7 +205,7 @@ impl Opt {
         None
     }
 
-    /// The list in parentheses; anything else is reported with `example` as help.
+    /// Returns the list in parentheses; other forms are reported with `example` as help.
     pub(crate) fn list(&self, example: &str, d: &mut Diagnostics) -> Option<List> {
         match &self.value {
             OptValue::List(list) => Some(list.clone()),
@@ -226,7 +226,7 @@ impl Opt {
         }
     }
 
-    /// A text behind `=`.
+    /// Returns a text after `=`.
     pub(crate) fn text(&self, example: &str, d: &mut Diagnostics) -> Option<LitStr> {
         match self.expr(example, d)? {
             Expr::Lit(ExprLit {
@@ -241,7 +241,7 @@ impl Opt {
         }
     }
 
-    /// A path behind `=`.
+    /// Returns a path after `=`.
     pub(crate) fn path(&self, example: &str, d: &mut Diagnostics) -> Option<Path> {
         match self.expr(example, d)? {
             Expr::Path(path) if path.qself.is_none() => Some(path.path.clone()),
@@ -253,7 +253,7 @@ impl Opt {
         }
     }
 
-    /// A boolean behind `=`, or `true` for the bare word.
+    /// Returns a boolean after `=`, or `true` for the bare word.
     pub(crate) fn boolean(&self, d: &mut Diagnostics) -> Option<bool> {
         match &self.value {
             OptValue::Flag => Some(true),
@@ -275,7 +275,7 @@ impl Opt {
         }
     }
 
-    /// A bare name behind `=`.
+    /// Returns a bare name after `=`.
     pub(crate) fn ident(&self, example: &str, d: &mut Diagnostics) -> Option<Ident> {
         let value = self.expr(example, d)?;
         let ident = as_ident(value).cloned();
@@ -287,7 +287,7 @@ impl Opt {
     }
 }
 
-/// The identifier, when the expression is nothing else.
+/// Returns the identifier, if the expression is only that.
 pub(crate) fn as_ident(expr: &Expr) -> Option<&Ident> {
     match expr {
         Expr::Path(path) if path.qself.is_none() && path.attrs.is_empty() => path.path.get_ident(),
@@ -295,7 +295,7 @@ pub(crate) fn as_ident(expr: &Expr) -> Option<&Ident> {
     }
 }
 
-/// The text literal, when the expression is nothing else.
+/// Returns the text literal, if the expression is only that.
 pub(crate) fn as_text(expr: &Expr) -> Option<&LitStr> {
     match expr {
         Expr::Lit(ExprLit {
@@ -306,7 +306,7 @@ pub(crate) fn as_text(expr: &Expr) -> Option<&LitStr> {
     }
 }
 
-/// The whole number with its sign, when the expression is a literal of one.
+/// Returns the integer with its sign, if the expression is an integer literal.
 pub(crate) fn as_int(expr: &Expr) -> Option<syn::Result<i64>> {
     let parse = |lit: &LitInt, sign: &str| {
         let suffix = lit.suffix();
@@ -339,7 +339,7 @@ pub(crate) fn as_int(expr: &Expr) -> Option<syn::Result<i64>> {
     }
 }
 
-/// The suffix of a literal of a number, and the number without it: `u8` and `5` of `5u8`.
+/// Returns the suffix of a number literal, and the number without it: `u8` and `5` of `5u8`.
 pub(crate) fn suffixed(expr: &Expr) -> Option<(String, String)> {
     let found = |suffix: &str, digits: &str| {
         (!suffix.is_empty()).then(|| (suffix.to_owned(), digits.to_owned()))
@@ -362,7 +362,7 @@ pub(crate) fn suffixed(expr: &Expr) -> Option<(String, String)> {
     }
 }
 
-/// Reports an option that does not exist: with the nearest one, or as one that is planned.
+/// Reports an unknown option: with the nearest name, or as a planned option.
 pub(crate) fn unknown(opt: &Opt, of: &str, known: &[&str], later: &[&str], d: &mut Diagnostics) {
     let name = opt.name();
     if later.contains(&name.as_str()) {
@@ -376,8 +376,8 @@ pub(crate) fn unknown(opt: &Opt, of: &str, known: &[&str], later: &[&str], d: &m
     }
 }
 
-/// Whether an option is missing: neither given, nor meant by one that is misspelt and reported for
-/// that.
+/// Whether an option is missing: it is not given, and no misspelt option, which is already
+/// reported, means it.
 pub(crate) fn lacks(options: &[Opt], name: &str, known: &[&str]) -> bool {
     !options.iter().map(Opt::name).any(|given| {
         given == name
@@ -386,7 +386,7 @@ pub(crate) fn lacks(options: &[Opt], name: &str, known: &[&str]) -> bool {
     })
 }
 
-/// Reports options given twice; `repeatable` ones may be.
+/// Reports repeated options, except `repeatable` ones.
 pub(crate) fn repeated(options: &[Opt], repeatable: &[&str], d: &mut Diagnostics) {
     let mut seen = std::collections::HashSet::new();
     for opt in options {
@@ -397,7 +397,7 @@ pub(crate) fn repeated(options: &[Opt], repeatable: &[&str], d: &mut Diagnostics
     }
 }
 
-/// The keys of a table, sorted: what `Debug` shows of an empty one.
+/// Returns the keys of a table, sorted, from the `Debug` output of an empty one.
 #[cfg(test)]
 pub(crate) fn keys_of<T: Default + std::fmt::Debug>() -> Vec<String> {
     let text = format!("{:#?}", T::default());
@@ -443,7 +443,7 @@ mod tests {
     fn a_mistake_hides_no_other_option() {
         let mut d = Diagnostics::new();
         let options = parse(quote!(a = , "b", c d, e), &mut d);
-        // Those that have a name are there, so that nobody reports them as missing.
+        // Options with a name are present, so that they are not reported as missing.
         assert_eq!(
             options.iter().map(Opt::name).collect::<Vec<_>>(),
             ["a", "c", "e"]
@@ -467,8 +467,7 @@ mod tests {
         rest: Rest,
     }
 
-    /// Whatever stands in the options, the table takes what it can and the rest is there to be
-    /// judged.
+    /// For any options, the table takes its keys, and the rest is kept for the checks.
     #[test]
     fn a_table_sorts_options_and_keeps_the_rest() {
         let mut d = Diagnostics::new();

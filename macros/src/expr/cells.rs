@@ -1,4 +1,4 @@
-//! The cells of a field's values, and what conditions say in each.
+//! The ranges of a field's values, and the truth of conditions in each.
 
 use std::cmp::Ordering;
 use std::collections::HashSet;
@@ -15,7 +15,7 @@ use super::source::bare;
 use crate::entity::{Bound, Choice, Field, Kind, admits, parse_date};
 use crate::options;
 
-/// What an expression is worth.
+/// The value of an expression, as far as it is known.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Known {
     Number(f64),
@@ -23,7 +23,7 @@ pub(super) enum Known {
     Bool(bool),
     /// The name of a variant.
     Variant(String),
-    /// Something of this text.
+    /// An unknown value with this text.
     Unknown(String),
 }
 
@@ -31,11 +31,11 @@ pub(super) enum Known {
 #[derive(Default)]
 pub(super) struct Variants {
     pub(super) exprs: Vec<Expr>,
-    /// Whether one of them may be a const that is worth the same as another.
+    /// Whether one of them may be a const with the same value as another.
     pub(super) doubtful: bool,
 }
 
-/// What an expression is worth as a value of a field.
+/// Returns the value of an expression for a field.
 pub(super) fn known(field: &Field, expr: &Expr) -> Known {
     let expr = bare(expr);
     let unknown = || Known::Unknown(expr.to_token_stream().to_string());
@@ -49,7 +49,7 @@ pub(super) fn known(field: &Field, expr: &Expr) -> Known {
     if let Some(text) = options::as_text(expr).map(syn::LitStr::value) {
         return match (field.kind, parse_date(&text)) {
             (Kind::Date, Some(millis)) => Known::Number(millis as f64),
-            // Behind another name the type may be text or a date.
+            // The type behind an alias may be text or a date.
             (Kind::Other, Some(_)) => unknown(),
             _ => Known::Text(text),
         };
@@ -67,8 +67,8 @@ pub(super) fn known(field: &Field, expr: &Expr) -> Known {
     }
 }
 
-/// The variant that a path names, and whether it may be a const as well: those are written in
-/// capitals.
+/// Returns the variant that a path names, and whether it may also be a const. Consts are in upper
+/// case.
 fn variant(field: &Field, path: &syn::Path) -> Option<(String, bool)> {
     let name = path.segments.last()?.ident.unraw().to_string();
     let of = path
@@ -84,7 +84,7 @@ fn variant(field: &Field, path: &syn::Path) -> Option<(String, bool)> {
     fits.then_some((name, shouted))
 }
 
-/// Whether two values of a field are the same, whatever they are written as.
+/// Whether two values of a field are equal, in any notation.
 pub(crate) fn same(field: &Field, a: &Value, b: &Value) -> bool {
     match (a, b) {
         (Value::Literal(_, a), Value::Literal(_, b)) => known(field, a) == known(field, b),
@@ -93,7 +93,7 @@ pub(crate) fn same(field: &Field, a: &Value, b: &Value) -> bool {
     }
 }
 
-/// The variants that conditions name.
+/// Returns the variants that conditions name.
 pub(super) fn variants<'c>(field: &Field, conds: impl Iterator<Item = &'c Cond>) -> Variants {
     let mut names: Vec<String> = Vec::new();
     let mut found = Variants::default();
@@ -113,38 +113,37 @@ pub(super) fn variants<'c>(field: &Field, conds: impl Iterator<Item = &'c Cond>)
     found
 }
 
-/// Something unknown that conditions on a field compare with.
+/// An unknown value that conditions compare a field with.
 struct Symbol {
     name: String,
     relations: Vec<Relation>,
 }
 
-/// How a value stands to a symbol.
+/// The relation of a value to a symbol.
 #[derive(Clone, Copy, PartialEq)]
 enum Relation {
     Is(Ordering),
     /// The symbol is null.
     Null,
-    /// The condition is so whatever the value: the call leaves the symbol out.
+    /// The condition has this result for every value: the call omits the symbol.
     Fixed(bool),
 }
 
-/// The values that conditions name, in order, and what lies between them.
+/// The values that conditions name, in order, and the ranges between them.
 struct Cells {
     marks: Vec<Known>,
-    /// The positions that a value may have: odd ones are marks, even ones lie between.
+    /// The possible positions of a value: odd ones are marks, even ones are between marks.
     positions: Vec<Option<usize>>,
     symbols: Vec<Symbol>,
-    /// Conditions that may be true or false whatever the value is.
+    /// The conditions that may be true or false for every value.
     free: Vec<String>,
 }
 
-/// Most combinations of a field that are tried.
+/// The maximum number of combinations that are tried for a field.
 const MOST: usize = 20_000;
 
-/// What conditions on a field can be together: one list of truths per combination. `None` when
-/// there are too many, or the types of the values do not fit each other, which is reported
-/// elsewhere.
+/// Returns the possible combinations of truth values for the conditions on a field. `None` if there
+/// are too many, or if the types of the values differ, which is reported elsewhere.
 pub(super) fn worlds(
     scope: &Scope<'_>,
     field: usize,
@@ -207,7 +206,7 @@ impl Cells {
             .filter(|at| cells.admits(of, *at, closed))
             .map(Some)
             .collect();
-        // Constraints that nothing satisfies are reported as such.
+        // Constraints that no value satisfies are reported elsewhere.
         cells.positions = if positions.is_empty() {
             (0..=last).map(Some).collect()
         } else {
@@ -253,7 +252,7 @@ impl Cells {
                 symbol(value)
             }
             Value::Ctx(_) => {
-                // Compared with nothing, a condition of an entity is false whatever its operator.
+                // A comparison with a missing context value is false, whatever its operator.
                 relations.extend([Relation::Null, Relation::Fixed(false)]);
                 symbol(value)
             }
@@ -293,7 +292,7 @@ impl Cells {
         }
     }
 
-    /// Puts marks in order; `None` when they are not of one kind.
+    /// Sorts the marks; `None` if they have different types.
     fn sort(&mut self) -> Option<()> {
         if self.marks.iter().any(|mark| matches!(mark, Known::Bool(_))) {
             self.marks.retain(|mark| matches!(mark, Known::Bool(_)));
@@ -314,7 +313,7 @@ impl Cells {
         Some(())
     }
 
-    /// Whether a value of the field may stand at a position.
+    /// Whether the field allows a value at a position.
     fn admits(&self, of: &Field, at: usize, closed: bool) -> bool {
         let rules = &of.options.rules;
         let range = |n: f64| {
@@ -351,7 +350,7 @@ impl Cells {
         }
         match (low, high) {
             (Some(Known::Bool(_)), _) | (_, Some(Known::Bool(_))) => false,
-            // One position stands for all other variants.
+            // One position represents all other variants.
             (low, Some(Known::Variant(_))) => low.is_none() && !closed,
             (Some(Known::Variant(_)), None) => false,
             (None, Some(Known::Text(text))) if text.is_empty() => false,
@@ -377,8 +376,8 @@ impl Cells {
                     (false, true) => high - high.abs().max(1.0),
                     (false, false) => 0.0,
                 };
-                // A bound of the range is a mark, so what lies between two marks is within it or
-                // outside as a whole.
+                // A bound of the range is a mark. So the values between two marks are either all
+                // inside the range or all outside.
                 (!whole || low.floor() + 1.0 < high)
                     && most
                     && (low == f64::NEG_INFINITY && high == f64::INFINITY || range(between))
@@ -387,7 +386,8 @@ impl Cells {
     }
 }
 
-/// One combination: where the value stands, how it stands to each symbol, and what is free.
+/// One combination: the position of the value, its relation to each symbol, and the free
+/// conditions.
 struct World<'w, 's> {
     cells: &'w Cells,
     scope: &'w Scope<'s>,
@@ -481,7 +481,7 @@ impl World<'_, '_> {
         let Some(at) = self.position() else {
             return false;
         };
-        // Of a text that is known, its letters decide.
+        // For a known text, its content decides.
         if let (Value::Literal(_, expr), true) = (value, at % 2 == 1)
             && let (Known::Text(part), Known::Text(whole)) =
                 (known(of, expr), &self.cells.marks[at / 2])
@@ -506,8 +506,8 @@ impl World<'_, '_> {
     }
 }
 
-/// The name of what a condition may hold or not whatever the value is: `contains`, `has`, and lists
-/// that a parameter holds.
+/// Returns the name of a condition that does not depend on the position of the value: `contains`,
+/// `has`, and lists in a parameter.
 fn free(scope: &Scope<'_>, of: &Field, (i, cond): (usize, &Cond), value: &Value) -> Option<String> {
     let param = if let Value::Param(at) = value {
         Some(scope.params.get(*at))
@@ -523,7 +523,7 @@ fn free(scope: &Scope<'_>, of: &Field, (i, cond): (usize, &Cond), value: &Value)
         Value::Literal(_, expr) => format!("{:?}", known(of, expr)),
         value => symbol(value),
     };
-    // A condition that may be dropped depends on nothing that another one says.
+    // A condition that may be dropped is independent of the other conditions.
     let own = param.is_some_and(|param| !param.required && param.default.is_none());
     Some(if own {
         format!("{kind} {what} {i}")
@@ -542,7 +542,7 @@ fn symbol(value: &Value) -> String {
     }
 }
 
-/// The order of marks of one kind; variants have none, and stand as they come.
+/// Compares marks of one kind. Variants have no order and keep their sequence.
 fn order(a: &Known, b: &Known) -> Ordering {
     match (a, b) {
         (Known::Number(a), Known::Number(b)) => a.total_cmp(b),

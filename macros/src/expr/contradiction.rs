@@ -1,4 +1,4 @@
-//! Filters that can never match, and those that always do.
+//! Detects filters that never match and filters that always match.
 
 use proc_macro2::TokenStream;
 use quote::{ToTokens, quote};
@@ -8,9 +8,9 @@ use super::filter::Op;
 use super::lower;
 use super::scope::{Assign, Cond, Resolved, Scope};
 
-/// What holds beside a filter.
+/// A condition that holds in addition to a filter.
 pub(crate) struct Beside {
-    /// As the user knows it: `` `fields` ``.
+    /// The name in messages: `` `fields` ``.
     what: String,
     filter: Resolved,
 }
@@ -44,15 +44,16 @@ pub(crate) fn equalities(assigns: &[Assign]) -> Resolved {
     Resolved::All(assigns.iter().map(equal).collect())
 }
 
-/// How many variants an enum has at least: a condition on one of them is none on all.
+/// The assumed minimum number of variants of an enum: a condition on one of them does not cover
+/// all.
 pub(crate) const TWO: usize = 2;
 
-/// Reports conditions that no record satisfies, in the whole filter or in a branch of it, at the
-/// first that is too much.
+/// Reports conditions that no record satisfies, in the whole filter or in a branch of it. The error
+/// points at the first condition that contradicts the others.
 ///
-/// `what` is judged: `the filter`.
+/// `what` is the name in messages: `the filter`.
 pub(crate) fn check(scope: &mut Scope<'_>, what: &str, filter: &Resolved, beside: &[Beside]) {
-    // What stands beside it is judged where it is written.
+    // Errors in the other conditions are reported at their own position.
     let Some(last) = culprit(filter).filter(|_| fits(scope, beside)) else {
         return;
     };
@@ -68,7 +69,7 @@ pub(crate) fn check(scope: &mut Scope<'_>, what: &str, filter: &Resolved, beside
                 &format!("linchpin: {what} can never match: its conditions exclude each other"),
             );
         }
-        // What can hold as a whole may have branches that cannot.
+        // A filter that can match may have branches that cannot.
         (Verdict::Possible, Resolved::Any(list)) => {
             for one in list {
                 check(scope, what, one, beside);
@@ -83,8 +84,8 @@ pub(crate) fn check(scope: &mut Scope<'_>, what: &str, filter: &Resolved, beside
     }
 }
 
-/// Reports values of a field that what stands beside them excludes. Values that the rules of the
-/// field alone exclude are no mistake: a record that was stored before a rule may hold them.
+/// Reports values of a field that the other conditions exclude. Values that only the rules of the
+/// field exclude are no mistake: a record from before a rule may contain them.
 pub(crate) fn check_stored(
     scope: &mut Scope<'_>,
     what: &str,
@@ -155,12 +156,12 @@ fn report(scope: &mut Scope<'_>, what: &str, filter: &Resolved, beside: &[Beside
         .error(&at.ident, format!("{what} can never match: {why}"));
 }
 
-/// The condition that a report points at.
+/// Returns the condition that an error points at.
 fn culprit(filter: &Resolved) -> Option<&Cond> {
     conditions(filter).pop()
 }
 
-/// Whether what stands beside a filter can hold by itself.
+/// Whether the other conditions can hold without the filter.
 fn fits(scope: &Scope<'_>, beside: &[Beside]) -> bool {
     beside.is_empty()
         || matches!(
@@ -169,7 +170,7 @@ fn fits(scope: &Scope<'_>, beside: &[Beside]) -> bool {
         )
 }
 
-/// Every condition of a filter.
+/// Returns all conditions of a filter.
 pub(crate) fn conditions(filter: &Resolved) -> Vec<&Cond> {
     match filter {
         Resolved::All(list) | Resolved::Any(list) => list.iter().flat_map(conditions).collect(),
@@ -177,7 +178,7 @@ pub(crate) fn conditions(filter: &Resolved) -> Vec<&Cond> {
     }
 }
 
-/// Whether every record that is what stands beside a filter matches it.
+/// Whether the filter matches every record that satisfies the other conditions.
 pub(crate) fn is_always(scope: &Scope<'_>, filter: &Resolved, beside: &[Beside]) -> bool {
     matches!(always(scope, filter, beside, TWO), Verdict::Impossible)
 }
@@ -194,8 +195,8 @@ fn always(scope: &Scope<'_>, filter: &Resolved, beside: &[Beside], variants: usi
     possible(scope, &clauses, variants)
 }
 
-/// Reports a filter that every record matches; from so many named `variants` on they may be all
-/// that an enum has.
+/// Reports a filter that matches every record. If it names at least `variants` variants of an enum,
+/// they may be all of its variants.
 pub(crate) fn refuse_always(
     scope: &mut Scope<'_>,
     filter: &Resolved,
@@ -222,7 +223,7 @@ pub(crate) fn refuse_always(
     }
 }
 
-/// Has const evaluation refuse what is wrong if enums have no other variants than these.
+/// Adds a const assertion that reports the error if enums have no other variants than these.
 fn refuse(scope: &mut Scope<'_>, lists: Vec<Vec<Named>>, at: &TokenStream, message: &str) {
     for list in lists {
         let named = list.iter().map(

@@ -1,11 +1,11 @@
-//! Whether conditions can hold together: the one procedure behind everything that asks for "never"
-//! or "always".
+//! Decides whether conditions can hold together. All checks for "never" or "always" use this
+//! procedure.
 //!
-//! A filter is a tree of conditions. The values of each field fall into cells: null, each value
-//! that a condition names, and what lies between those. In one cell a condition is true or false,
-//! so a field has few combinations of true and false, and the tree is tried over them. What is
-//! unknown (parameters, values of the context, consts) may be anything; so the answer errs to "can
-//! hold".
+//! A filter is a tree of conditions. The values of each field are divided into cells: null, each
+//! value that a condition names, and the ranges between those. In one cell each condition is true
+//! or false, so a field has few combinations of true and false, and the tree is evaluated for them.
+//! Unknown values (parameters, context values, consts) may be anything, so in doubt the answer is
+//! "can hold".
 
 use std::collections::HashMap;
 
@@ -14,7 +14,7 @@ use syn::Expr;
 use super::cells;
 use super::scope::{Cond, Resolved, Scope};
 
-/// A filter that holds, or one that does not.
+/// A filter that must be true, or one that must be false.
 #[derive(Clone, Copy)]
 pub(super) struct Clause<'r> {
     pub(super) filter: &'r Resolved,
@@ -23,11 +23,11 @@ pub(super) struct Clause<'r> {
 
 /// Whether clauses can hold together.
 pub(super) enum Verdict {
-    /// As far as can be told.
+    /// They can hold, as far as is known.
     Possible,
     Impossible,
-    /// Not if one of these is as it seems, which const evaluation knows: each a list of fields, all
-    /// of which have to be.
+    /// They cannot hold if all fields of one of these lists have the named property. Const
+    /// evaluation checks it.
     Unless(Vec<Vec<Named>>),
 }
 
@@ -35,7 +35,7 @@ pub(super) enum Verdict {
 pub(super) struct Named {
     pub(super) field: usize,
     pub(super) variants: Vec<Expr>,
-    /// Whether they have to be all there are, or only to differ.
+    /// Whether they must be all variants of the enum, or only differ.
     pub(super) all: bool,
 }
 
@@ -47,18 +47,19 @@ enum Tree {
     Cond(usize),
 }
 
-/// The conditions on one field, and which of them can be true together.
+/// The conditions on one field, and the combinations that can be true together.
 struct Line {
     conds: Vec<usize>,
     worlds: Vec<Vec<bool>>,
 }
 
-/// Most steps of a search; a filter of people's making needs a few dozen.
+/// The maximum number of steps of a search. A typical filter needs a few dozen.
 const STEPS: u32 = 50_000;
-/// Most enum fields whose variants are taken for all there are.
+/// The maximum number of enum fields whose named variants are assumed to be all variants.
 const ENUMS: usize = 4;
 
-/// Whether clauses can hold together. An enum counts as exhausted from so many named variants on.
+/// Whether clauses can hold together. An enum with at least `exhausted` named variants may have no
+/// others.
 pub(super) fn possible(scope: &Scope<'_>, clauses: &[Clause<'_>], exhausted: usize) -> Verdict {
     let mut conds = Vec::new();
     let tree = Tree::All(
@@ -93,7 +94,7 @@ pub(super) fn possible(scope: &Scope<'_>, clauses: &[Clause<'_>], exhausted: usi
         let (mut known, mut steps) = (vec![None; conds.len()], STEPS);
         lines.is_none_or(|lines| search(&tree, &lines, &mut known, &mut steps))
     };
-    // Variants that may be consts of the same value have to differ for the answer to hold.
+    // The answer holds only if variants that may be consts have different values.
     let needs = |closed: &[bool]| -> Vec<Named> {
         let each = fields.iter().zip(&named).zip(closed);
         each.filter(|((_, variants), closed)| **closed || variants.doubtful)
@@ -162,8 +163,7 @@ fn numbered<'r>(filter: &'r Resolved, conds: &mut Vec<&'r Cond>) -> Tree {
     }
 }
 
-/// Whether some choice of the lines' worlds makes the tree true. A search that takes too long says
-/// that one does.
+/// Whether a choice of combinations makes the tree true. A search that takes too long returns true.
 fn search(tree: &Tree, lines: &[Line], known: &mut [Option<bool>], steps: &mut u32) -> bool {
     if let Some(value) = value(tree, known) {
         return value;
@@ -191,7 +191,7 @@ fn search(tree: &Tree, lines: &[Line], known: &mut [Option<bool>], steps: &mut u
     found
 }
 
-/// Whether the tree is true, as far as what is known decides it.
+/// Returns the value of the tree, if the known conditions decide it.
 fn value(tree: &Tree, known: &[Option<bool>]) -> Option<bool> {
     let joined = |list: &[Tree], decides: bool| {
         let mut open = false;

@@ -20,7 +20,7 @@ pub(crate) enum Filter {
     Cond {
         field: Ident,
         op: Op,
-        /// The operator, for errors.
+        /// The tokens of the operator, for errors.
         at: TokenStream,
         operand: Operand,
     },
@@ -57,7 +57,7 @@ const OPERATORS: &[&str] = &["==", "!=", "<", "<=", ">", ">=", "&&", "||"];
 const METHODS: &[&str] = &["one_of", "none_of", "contains", "has", "is_none", "is_some"];
 
 impl Op {
-    /// As users write it.
+    /// Returns the operator as written in a declaration.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Eq => "==",
@@ -91,7 +91,7 @@ impl Op {
 }
 
 impl Filter {
-    /// Reads a filter; everything wrong in it is reported.
+    /// Reads a filter and reports all errors in it.
     pub(crate) fn parse(expr: &Expr, d: &mut Diagnostics) -> Option<Self> {
         match bare(expr) {
             Expr::Binary(binary) => Self::binary(binary, d),
@@ -122,8 +122,8 @@ impl Filter {
         }
     }
 
-    /// The fields that have one value in all records that match, and where it comes from unless it
-    /// is written there.
+    /// Returns the fields that have the same value in all matching records, and the source of the
+    /// value unless it is a literal.
     pub(crate) fn pinned(&self) -> Vec<(&Ident, Option<&Source>)> {
         match self {
             Self::All(list) => list.iter().flat_map(Self::pinned).collect(),
@@ -143,7 +143,7 @@ impl Filter {
         }
     }
 
-    /// The fields that it names, as written.
+    /// Returns the fields that the filter names, as written.
     pub(crate) fn fields(&self) -> Vec<&Ident> {
         match self {
             Self::All(list) | Self::Any(list) => list.iter().flat_map(Self::fields).collect(),
@@ -151,8 +151,8 @@ impl Filter {
         }
     }
 
-    /// The fields that an expression of an entity names. What is wrong with it is said where it is
-    /// resolved.
+    /// Returns the fields that an expression of an entity names. Errors are reported when the
+    /// expression is resolved.
     pub(crate) fn named(expr: &Expr) -> Vec<Ident> {
         let mut ignored = Diagnostics::new();
         let filter = Self::parse(expr, &mut ignored);
@@ -214,7 +214,7 @@ impl Filter {
         })
     }
 
-    /// `a && b && c` as one list, so that both sides are read even when one is wrong.
+    /// Returns `a && b && c` as one list, so that both sides are read even if one has an error.
     fn joined(binary: &ExprBinary, d: &mut Diagnostics) -> Option<Self> {
         let is_and = matches!(binary.op, BinOp::And(_));
         let (left, right) = (Self::parse(&binary.left, d), Self::parse(&binary.right, d));

@@ -1,5 +1,5 @@
-//! Literals: what the macro knows is judged here, in plain words; the rest is left to rustc,
-//! through the field's marker.
+//! Literals: the macro checks the types that it knows, with readable messages. rustc checks the
+//! rest, through the field's marker.
 
 use proc_macro2::TokenStream;
 use quote::{ToTokens, quote};
@@ -14,7 +14,7 @@ use crate::options;
 
 pub(crate) use linchpin_vocabulary::limit::MAX_INTEGER;
 
-/// The closure that makes a literal of a field.
+/// Returns the closure that creates a literal of a field.
 pub(crate) fn closure(
     scope: &mut Scope<'_>,
     field: usize,
@@ -123,7 +123,7 @@ pub(crate) fn closure(
             None => mismatch(scope, field, expr),
         },
         (Kind::Number, _) if !is_path => match (options::as_int(expr), number(expr)) {
-            // `3` stands for 3.0 as well.
+            // An integer such as `3` also means 3.0.
             (Some(Ok(value)), _) => {
                 let value = proc_macro2::Literal::f64_suffixed(value as f64);
                 make(scope, &quote!(#value))
@@ -155,12 +155,12 @@ fn mismatch(scope: &mut Scope<'_>, field: usize, expr: &Expr) -> Option<Value> {
     None
 }
 
-/// A literal as people write it.
+/// Formats a literal as a person would write it.
 fn shown(expr: &Expr) -> String {
     expr.to_token_stream().to_string().replace("- ", "-")
 }
 
-/// The number with its sign, when the expression is a literal with a fraction.
+/// Returns the number with its sign, if the expression is a literal with a fraction.
 pub(crate) fn number(expr: &Expr) -> Option<f64> {
     match source::bare(expr) {
         Expr::Lit(ExprLit {

@@ -1,4 +1,4 @@
-//! Descriptors of resolved expressions. `__lp` is in scope where they stand.
+//! Descriptors of resolved expressions. `__lp` is in scope.
 
 use proc_macro2::{Group, Span, TokenStream, TokenTree};
 use quote::{ToTokens, format_ident, quote};
@@ -9,10 +9,10 @@ use crate::entity::{EntityModel, Field, field_number};
 use super::scope::{Assign, Cond, Resolved, Scope, Value};
 use super::source::CtxPath;
 
-/// The same tokens, all at the first of `to`.
+/// Returns the same tokens with the span of the first token of `to`.
 ///
-/// A path with tokens of different places is underlined from one line to another; so every token of
-/// it moves to the user's.
+/// rustc would underline a path with tokens from several positions across lines, so every token of
+/// it gets the span of the app's token.
 pub(crate) fn at(tokens: TokenStream, to: &TokenStream) -> TokenStream {
     let span = to
         .clone()
@@ -39,19 +39,19 @@ fn spanned(tokens: TokenStream, span: Span) -> TokenStream {
         .collect()
 }
 
-/// The marker of a field, at the user's token.
+/// Returns the marker of a field, at the app's token.
 pub(crate) fn marker(scope: &Scope<'_>, field: usize, to: &TokenStream) -> TokenStream {
     let position = position(scope, field, to);
     at(quote!(__lp::F<#position>), to)
 }
 
-/// An entity and the position of a field of it: where an operation stands, the module of the
-/// markers may not be in scope.
+/// Returns an entity and the position of one of its fields. The module of the markers may not be in
+/// scope where the operation is declared.
 pub(crate) fn position(scope: &Scope<'_>, field: usize, to: &TokenStream) -> TokenStream {
     position_in(scope.model, scope.entity, field, to)
 }
 
-/// The same of an entity that no scope is open for.
+/// Returns the same for an entity without a scope.
 pub(crate) fn position_in(
     model: &EntityModel,
     entity: &syn::Path,
@@ -62,7 +62,7 @@ pub(crate) fn position_in(
     at(quote!(#entity, #field), to)
 }
 
-/// A path whose last segment is replaced: what the entity's macro made beside the entity.
+/// Replaces the last segment of a path, to name an item that the entity's macro generates.
 pub(crate) fn beside(entity: &syn::Path, name: &TokenStream) -> TokenStream {
     let leading = &entity.leading_colon;
     let before = entity
@@ -96,7 +96,7 @@ pub(super) fn literal(
     } else {
         quote!(of)
     };
-    // The call stands there as well: rustc labels it beside a value that does not fit.
+    // The call has this span too, because rustc labels it beside a value of the wrong type.
     let literal = at(quote!(__lp::#literal::<#position>), to);
     quote!(|| #literal(#value))
 }
@@ -110,7 +110,7 @@ pub(crate) fn assigns(list: &[Assign]) -> TokenStream {
     quote!(&[#(#list),*])
 }
 
-/// `.name(&[..])`; nothing for an empty list, which is what the descriptor has anyway.
+/// `.name(&[..])`; `None` for an empty list, which is the default of the descriptor.
 pub(crate) fn unless_empty(name: &str, list: &[Assign]) -> Option<TokenStream> {
     let (name, assigns) = (format_ident!("{name}"), assigns(list));
     (!list.is_empty()).then(|| quote!(.#name(#assigns)))
@@ -121,7 +121,7 @@ pub(crate) fn index(index: usize) -> proc_macro2::Literal {
     proc_macro2::Literal::usize_unsuffixed(index)
 }
 
-/// The variant and what it holds.
+/// Writes the variant and its value.
 impl ToTokens for CtxPath {
     fn to_tokens(&self, tokens: &mut TokenStream) {
         tokens.extend(match self {

@@ -1,8 +1,8 @@
 //! The expressions of declarations: filters, `set(..)`, `match(..)` and bindings.
 //!
-//! They are Rust expressions, read by syn and given a meaning of their own here. Three steps:
-//! [`Source`] and [`Filter`] are what was written; [`Scope`] resolves them against the entity and
-//! reports what does not fit; `lower` writes the descriptors.
+//! They are Rust expressions that syn parses; this module defines their meaning. Three steps:
+//! [`Source`] and [`Filter`] are the expressions as written; [`Scope`] resolves them against the
+//! entity and reports errors; `lower` writes the descriptors.
 
 mod cells;
 mod contradiction;

@@ -9,7 +9,7 @@ use crate::diagnostics::Diagnostics;
 use crate::entity::{EntityModel, Kind};
 use crate::names;
 
-/// What a declaration reads a parameter from.
+/// The position from which a declaration reads a parameter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Via {
     /// `param(x)`: path, query or body.
@@ -30,28 +30,29 @@ impl Via {
 /// One call parameter.
 #[derive(Debug, Clone)]
 pub(crate) struct Param {
-    /// As written first.
+    /// The first use, as written.
     pub(crate) ident: Ident,
     /// snake_case, without `r#`.
     pub(crate) name: String,
     /// camelCase.
     pub(crate) wire: String,
-    /// The field whose type it has.
+    /// The field that gives the type.
     pub(crate) field: usize,
-    /// Whose field that is: a position in the scope's siblings, or the operation's own entity.
+    /// The entity of that field: a position in the scope's siblings, or `None` for the operation's
+    /// own entity.
     pub(crate) owner: Option<usize>,
-    /// What the field holds.
+    /// The kind of the field.
     pub(crate) kind: Kind,
-    /// The type in words.
+    /// The type in messages.
     pub(crate) described: String,
     pub(crate) via: Via,
-    /// A list of the field's type.
+    /// Whether it is a list of the field's type.
     pub(crate) list: bool,
-    /// An element of the field, which is a list of strings.
+    /// Whether it is an element of the field, which is a list of strings.
     pub(crate) element: bool,
     pub(crate) required: bool,
     pub(crate) nullable: bool,
-    /// What a call that leaves it out means, and how that is written.
+    /// The value of a call that omits it, and its text.
     pub(crate) default: Option<(Value, String)>,
     pub(crate) place: Place,
 }
@@ -61,10 +62,10 @@ pub(crate) struct Param {
 pub(crate) struct Params(Vec<Param>);
 
 impl Params {
-    /// Notes a use of a parameter and answers its position.
+    /// Adds a use of a parameter and returns its position.
     ///
-    /// Uses must agree on type, source and default. It is required when one use requires it and
-    /// none has a default, and null when all uses allow it.
+    /// Uses must agree on type, source and default. The parameter is required if one use requires
+    /// it and none has a default. Null is allowed if all uses allow it.
     pub(crate) fn add(
         &mut self,
         mut used: Param,
@@ -112,28 +113,28 @@ impl Params {
             (None, Some(_)) => first.default = used.default,
             _ => {}
         }
-        // A default stands for it in every use.
+        // A default applies to every use.
         first.required = (first.required | used.required) && first.default.is_none();
         first.nullable &= used.nullable;
         Some(index)
     }
 
-    /// The parameters.
+    /// Returns the parameters.
     pub(crate) fn iter(&self) -> std::slice::Iter<'_, Param> {
         self.0.iter()
     }
 
-    /// The parameters, to place them.
+    /// Returns the parameters, to set their places.
     pub(crate) fn iter_mut(&mut self) -> std::slice::IterMut<'_, Param> {
         self.0.iter_mut()
     }
 
-    /// The parameter at a position.
+    /// Returns the parameter at a position.
     pub(crate) fn get(&self, index: usize) -> &Param {
         &self.0[index]
     }
 
-    /// The parameter of this name, in any spelling.
+    /// Returns the position of the parameter with this name, in any spelling.
     pub(crate) fn by_name(&self, name: &str) -> Option<usize> {
         let name = names::snake(name);
         self.0.iter().position(|p| p.name == name)

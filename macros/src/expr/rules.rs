@@ -1,4 +1,4 @@
-//! Which operators and sources a field's type allows.
+//! The operators and sources that a field's type allows.
 
 use proc_macro2::TokenStream;
 use syn::Expr;
@@ -8,7 +8,7 @@ use super::scope::{Role, Scope, Value};
 use super::source::{CtxPath, Source};
 use crate::entity::{Field, Kind};
 
-/// `string`, or the type as written when only rustc knows.
+/// Returns `string`, or the type as written if only rustc knows it.
 pub(crate) fn type_of(field: &Field) -> String {
     field.kind.name().map_or_else(
         || quote::ToTokens::to_token_stream(&field.inner).to_string(),
@@ -16,8 +16,7 @@ pub(crate) fn type_of(field: &Field) -> String {
     )
 }
 
-/// Whether the operator is legal for the field's type; `None` when it is not and that has been
-/// reported.
+/// Whether the field's type allows the operator; `None` after an error, which is already reported.
 pub(super) fn operator(
     scope: &mut Scope<'_>,
     field: usize,
@@ -27,8 +26,8 @@ pub(super) fn operator(
 ) -> Option<()> {
     let of = scope.at(field);
     let (name, kind, shown) = (&of.name, of.kind, op.as_str());
-    // `is_none` and `is_some` suit every optional field; what null may stand for is judged with the
-    // value.
+    // `is_none` and `is_some` are valid for every optional field. The check of the value covers
+    // other uses of null.
     if matches!(operand, Operand::One(Source::Null(_))) && matches!(op, Op::Eq | Op::Ne) {
         return Some(());
     }
@@ -86,7 +85,7 @@ pub(super) fn operator(
     Some(())
 }
 
-/// Whether a field can hold or meet a context value.
+/// Whether a field can hold a context value or be compared with it.
 pub(super) fn ctx(scope: &mut Scope<'_>, path: &CtxPath, field: usize, at: &Expr) -> bool {
     let of = scope.at(field);
     if let CtxPath::Value(path) = path {
@@ -119,7 +118,7 @@ pub(super) fn ctx(scope: &mut Scope<'_>, path: &CtxPath, field: usize, at: &Expr
     fits
 }
 
-/// Whether a field can hold or meet the call's instant.
+/// Whether a field can hold the time of the call or be compared with it.
 pub(super) fn now(scope: &mut Scope<'_>, field: usize, at: &Expr) -> bool {
     let of = scope.at(field);
     match of.kind {
@@ -143,7 +142,7 @@ pub(super) fn now(scope: &mut Scope<'_>, field: usize, at: &Expr) -> bool {
     }
 }
 
-/// Whether a field can hold or meet null.
+/// Whether a field can hold null or be compared with it.
 pub(super) fn null(scope: &mut Scope<'_>, field: usize, at: &Expr, role: Role) -> bool {
     let of = scope.at(field);
     let text = match role {
@@ -162,7 +161,7 @@ pub(super) fn null(scope: &mut Scope<'_>, field: usize, at: &Expr, role: Role) -
     false
 }
 
-/// `uuid()` and `cuid()`: for text, and only where a record begins.
+/// `uuid()` and `cuid()`: only for texts, and only when a record is created.
 pub(super) fn made(
     scope: &mut Scope<'_>,
     name: &str,

@@ -1,4 +1,4 @@
-//! Resolution: sources and filters against the entity.
+//! Resolves sources and filters against the entity.
 
 use proc_macro2::TokenStream;
 use quote::{ToTokens, quote, quote_spanned};
@@ -13,7 +13,7 @@ use super::{Beside, contradiction, literal, lower, rules};
 use crate::diagnostics::Diagnostics;
 use crate::entity::{EntityModel, Field, check_written};
 
-/// Where HTTP carries a parameter.
+/// The position of a parameter in an HTTP request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Place {
     Id,
@@ -22,25 +22,25 @@ pub(crate) enum Place {
     Body,
 }
 
-/// What the expressions of one operation are resolved in.
+/// The context in which the expressions of one operation are resolved.
 pub(crate) struct Scope<'a> {
     pub(crate) model: &'a EntityModel,
-    /// The entity as the user names it.
+    /// The entity, as named in the declaration.
     pub(crate) entity: &'a Path,
     pub(crate) params: Params,
-    /// Other entities that the declaration names.
+    /// The other entities that the declaration names.
     pub(crate) siblings: &'a [Sibling],
-    /// In which of them expressions are resolved at present.
+    /// The sibling in which expressions are currently resolved.
     inside: Option<usize>,
-    /// Checks of types that only rustc knows.
+    /// The type checks that only rustc can make.
     pub(crate) asserts: Vec<TokenStream>,
-    /// Fields of the operation's own entity that the declaration names, as written.
+    /// The fields of the operation's own entity that the declaration names, as written.
     pub(crate) named: Vec<Ident>,
-    /// Fields that are to be written and have no value: of some there is more to say.
+    /// The written fields without a value; some get a longer message.
     pub(crate) bare: Vec<Ident>,
-    /// Values of the context that plugins provide, each once.
+    /// The context values that plugins provide, each once.
     pub(crate) context: Vec<Path>,
-    /// Whether callers reach the records, for whom `visible` holds.
+    /// Whether callers reach the records. `visible` then applies.
     pub(crate) callers: bool,
     pub(crate) d: &'a mut Diagnostics,
 }
@@ -48,7 +48,7 @@ pub(crate) struct Scope<'a> {
 /// Another entity that a declaration names.
 #[derive(Debug)]
 pub(crate) struct Sibling {
-    /// As the user names it.
+    /// The path as written.
     pub(crate) path: Path,
     pub(crate) model: EntityModel,
 }
@@ -60,11 +60,11 @@ pub(crate) enum Value {
     Ctx(CtxPath),
     Now,
     Null,
-    /// A closure that makes the value, and the expression for comparisons.
+    /// A closure that creates the value, and the expression for comparisons.
     Literal(TokenStream, Box<Expr>),
 }
 
-/// `field = source`, resolved.
+/// A resolved `field = source`.
 #[derive(Debug, Clone)]
 pub(crate) struct Assign {
     pub(crate) key: Ident,
@@ -72,7 +72,7 @@ pub(crate) struct Assign {
     pub(crate) value: Value,
 }
 
-/// A filter, resolved.
+/// A resolved filter.
 #[derive(Debug, Clone)]
 pub(crate) enum Resolved {
     All(Vec<Resolved>),
@@ -80,32 +80,32 @@ pub(crate) enum Resolved {
     Cond(Cond),
 }
 
-/// A condition, resolved.
+/// A resolved condition.
 #[derive(Debug, Clone)]
 pub(crate) struct Cond {
-    /// As written.
+    /// The field as written.
     pub(crate) ident: Ident,
     pub(crate) field: usize,
     pub(crate) op: Op,
     pub(crate) values: Vec<Value>,
-    /// Whether `values` is a list; else it holds one.
+    /// Whether `values` is a list; otherwise it contains one value.
     pub(crate) list: bool,
 }
 
-/// What a value is for.
+/// The use of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Role {
-    /// Picks the record to change.
+    /// It selects the record to change.
     Match,
-    /// Is written.
+    /// It is written.
     Write,
-    /// Is written when the record is created.
+    /// It is written when the record is created.
     Create,
-    /// Is written from the body.
+    /// It is written from the body.
     Body { required: bool, nullable: bool },
-    /// Is an element of the field, which is a list of strings.
+    /// It is an element of the field, which is a list of strings.
     Element,
-    /// Is compared; `required` says whether a parameter may be left out.
+    /// It is compared; `required` says whether a parameter is mandatory.
     Compare { op: Op, required: bool },
 }
 
@@ -131,8 +131,7 @@ impl<'a> Scope<'a> {
         }
     }
 
-    /// Resolves expressions over the fields of another entity; `None` stands for the operation's
-    /// own.
+    /// Resolves expressions on the fields of another entity; `None` means the operation's own.
     pub(crate) fn within<T>(
         &mut self,
         sibling: Option<usize>,
@@ -149,7 +148,7 @@ impl<'a> Scope<'a> {
         done
     }
 
-    /// Which entity a path names: the operation's own, or one of the siblings.
+    /// Returns the entity that a path names: the operation's own, or one of the siblings.
     pub(crate) fn named(&self, path: &Path) -> Option<usize> {
         let text = path.to_token_stream().to_string();
         self.siblings
@@ -157,7 +156,7 @@ impl<'a> Scope<'a> {
             .position(|sibling| sibling.path.to_token_stream().to_string() == text)
     }
 
-    /// The field of this name; an unknown one is reported.
+    /// Returns the field with this name. An unknown name is reported.
     pub(crate) fn field(&mut self, ident: &Ident) -> Option<usize> {
         let found = self.model.index_of(ident);
         match found {
@@ -176,13 +175,13 @@ impl<'a> Scope<'a> {
         found
     }
 
-    /// The field at a position.
+    /// Returns the field at a position.
     pub(crate) fn at(&self, field: usize) -> &'a Field {
         &self.model.fields[field]
     }
 
-    /// Has rustc check that a field whose type the macro does not know is what some part of the
-    /// operation needs. `kinds` is a set in the runtime's `checks`, which has the words for it.
+    /// Adds a const check that a field of unknown type has the kind that a part of the operation
+    /// needs. `kinds` is a set in the runtime's `checks`, which has the message.
     pub(crate) fn needs(&mut self, field: usize, at: &dyn ToTokens, kinds: &str, what: &str) {
         let at = at.to_token_stream();
         let (position, kinds, name) = (
@@ -196,7 +195,7 @@ impl<'a> Scope<'a> {
         ));
     }
 
-    /// The same in other words.
+    /// Adds the same check with another message.
     pub(crate) fn require(&mut self, field: usize, at: &dyn ToTokens, kinds: &str, message: &str) {
         let at = at.to_token_stream();
         let position = lower::position(self, field, &at);
@@ -206,12 +205,12 @@ impl<'a> Scope<'a> {
         self.asserts.push(lower::at(check, &at));
     }
 
-    /// Notes a value of the context, and has rustc check that it is of the field's type.
+    /// Adds a context value, and a const check that it has the field's type.
     pub(super) fn provided(&mut self, field: usize, path: &Path) {
         let at = path.to_token_stream();
         let (marker, name) = (lower::marker(self, field, &at), &self.at(field).name);
-        // The path as it stands in the descriptor, letter by letter and place by place: so rustc
-        // says once what is wrong with it.
+        // The path has the same tokens and spans as in the descriptor, so that rustc reports an
+        // error in it only once.
         let check = quote_spanned!(path.span()=> const _: () = __lp::expect_context::<#marker>(<#path as __lp::ContextValue>::DESC, #name););
         self.asserts.push(check);
         if !self.context.contains(path) {
@@ -219,7 +218,7 @@ impl<'a> Scope<'a> {
         }
     }
 
-    /// Has rustc check that the items of a list have a member that tells them apart.
+    /// Adds a const check that the items of a list have a member that identifies them.
     pub(crate) fn identified(&mut self, list: usize, at: &Ident, wire: &str, name: &str) {
         let at = at.to_token_stream();
         let marker = lower::marker(self, list, &at);
@@ -271,21 +270,22 @@ impl<'a> Scope<'a> {
         assigns
     }
 
-    /// The name of a field that an expression is. Consts are in upper case, so it is none of those.
+    /// Returns the name of a field, if the expression is one. Consts are in upper case, so they are
+    /// no fields.
     fn own_field<'e>(&self, expr: &'e Expr) -> Option<&'e Ident> {
         let name = crate::options::as_ident(expr)?;
         let upper = name.to_string().chars().any(char::is_uppercase);
         (!upper && self.model.index_of(name).is_some()).then_some(name)
     }
 
-    /// Reports a field that stands alone where a value is given to it.
+    /// Reports a field without a value where a value is required.
     pub(crate) fn lacks_value(&mut self, key: &Ident) {
         self.d
             .error(key, format!("`{key}` needs a value"))
             .help(format!("`{key} = param({key})`"));
     }
 
-    /// Resolves a source for a field that the user named at `ident`.
+    /// Resolves a source for a field that the declaration names at `ident`.
     pub(crate) fn value(
         &mut self,
         source: &Source,
@@ -296,7 +296,7 @@ impl<'a> Scope<'a> {
         match source {
             Source::Param(name) => self.param(name, Via::Param, field, role, false, None),
             Source::Defaulted(name, default) => {
-                // What may stand in its place may be its default.
+                // A value that is allowed for the parameter is allowed as its default.
                 let value = self.value(default, field, ident, role)?;
                 self.param(
                     name,
@@ -392,12 +392,12 @@ impl<'a> Scope<'a> {
         self.params.add(param, self.model, self.d).map(Value::Param)
     }
 
-    /// Resolves a filter. Parameters for which `optional` holds may be left out.
+    /// Resolves a filter. The parameters in `optional` may be omitted.
     pub(crate) fn filter(&mut self, filter: &Filter, optional: &[String]) -> Option<Resolved> {
         self.filter_beside(filter, optional, Vec::new())
     }
 
-    /// Resolves a filter of records that have to be something else as well.
+    /// Resolves a filter of records that must satisfy other conditions as well.
     pub(crate) fn filter_beside(
         &mut self,
         filter: &Filter,
@@ -410,7 +410,7 @@ impl<'a> Scope<'a> {
         Some(resolved)
     }
 
-    /// The condition that `visible` puts on records of callers, of the operation's own entity.
+    /// Returns the condition of `visible` on records of callers, for the operation's own entity.
     pub(crate) fn visible(&self) -> Option<Beside> {
         let visible = self
             .model
@@ -422,7 +422,7 @@ impl<'a> Scope<'a> {
         let resolved = filter.and_then(|filter| {
             Scope::new(self.model, self.entity, &[], &mut ignored).tree(&filter, &[])
         });
-        // The entity's own macro has the say.
+        // The macro of the entity reports its errors.
         ignored.ignore();
         resolved
             .map(|resolved| Beside::new(format!("`visible` of `{}`", self.model.name), resolved))

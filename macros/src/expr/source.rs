@@ -10,12 +10,12 @@ use crate::diagnostics::{Diagnostics, list};
 use crate::list::List;
 use crate::options;
 
-/// Where a value comes from, as written.
+/// The source of a value, as written.
 #[derive(Debug, Clone)]
 pub(crate) enum Source {
     /// `param(x)`.
     Param(Ident),
-    /// `param(x, default = now())`: the value of a call that leaves it out is `now()` or a literal.
+    /// `param(x, default = now())`: a call that omits it uses `now()` or a literal.
     Defaulted(Ident, Box<Source>),
     /// `input(x)`.
     Input(Ident),
@@ -23,7 +23,7 @@ pub(crate) enum Source {
     Ctx(CtxPath, Expr),
     /// `now()`.
     Now(Expr),
-    /// `uuid()` or `cuid()`: a new one per record.
+    /// `uuid()` or `cuid()`: a new id per record.
     Made(&'static str, Expr),
     /// `None`.
     Null(Expr),
@@ -39,7 +39,7 @@ pub(crate) enum CtxPath {
     ActorKind,
     SessionId,
     Claim(String),
-    /// What a plugin provides: the path of its marker.
+    /// A value that a plugin provides: the path of its marker.
     Value(Path),
 }
 
@@ -53,7 +53,7 @@ const CONTEXT: &[&str] = &[
 ];
 
 impl Source {
-    /// Reads an expression as a source; what is none is reported.
+    /// Reads an expression as a source; other expressions are reported.
     pub(crate) fn parse(expr: &Expr, d: &mut Diagnostics) -> Option<Self> {
         match bare(expr) {
             Expr::Call(call) => Self::call(call, d),
@@ -82,7 +82,7 @@ impl Source {
         }
     }
 
-    /// The tokens an error about it points at.
+    /// Returns the tokens for an error about it.
     pub(crate) fn tokens(&self) -> TokenStream {
         match self {
             Self::Param(ident) | Self::Defaulted(ident, _) | Self::Input(ident) => {
@@ -96,7 +96,7 @@ impl Source {
         }
     }
 
-    /// Whether it comes from the call.
+    /// Whether the call provides it.
     pub(crate) fn is_given(&self) -> bool {
         matches!(self, Self::Param(_) | Self::Defaulted(..) | Self::Input(_))
     }
@@ -147,7 +147,7 @@ impl Source {
     }
 }
 
-/// The expression inside parentheses and the invisible groups of `macro_rules!`.
+/// Returns the expression inside parentheses and the invisible groups of `macro_rules!`.
 pub(super) fn bare(expr: &Expr) -> &Expr {
     match expr {
         Expr::Paren(paren) => bare(&paren.expr),
@@ -178,7 +178,7 @@ fn given(call: &ExprCall, d: &mut Diagnostics) -> Option<Source> {
     name.map(|name| Source::Defaulted(name, Box::new(value)))
 }
 
-/// The name and `default = ..` of a call with both.
+/// Returns the name and `default = ..` of a call with both.
 fn default_of(call: &ExprCall) -> Option<(&Expr, &syn::ExprAssign)> {
     match call.args.iter().collect::<Vec<_>>()[..] {
         [name, Expr::Assign(default)]
@@ -190,7 +190,7 @@ fn default_of(call: &ExprCall) -> Option<(&Expr, &syn::ExprAssign)> {
     }
 }
 
-/// The one name in the parentheses of `param(x)` or `input(x)`.
+/// Returns the only name in the parentheses of `param(x)` or `input(x)`.
 fn name_of(call: &ExprCall, source: &str, d: &mut Diagnostics) -> Option<Ident> {
     let [argument] = call.args.iter().collect::<Vec<_>>()[..] else {
         let further = if source == "param" {
@@ -215,7 +215,7 @@ fn name_of(call: &ExprCall, source: &str, d: &mut Diagnostics) -> Option<Ident> 
             call,
             format!("`{source}({path})` would let the client choose the context"),
         );
-        // A client can never supply what the verified context holds.
+        // Clients can never supply values of the verified context.
         problem.help(if known {
             format!("`ctx({path})`")
         } else {
@@ -238,7 +238,7 @@ fn name_of(call: &ExprCall, source: &str, d: &mut Diagnostics) -> Option<Ident> 
 }
 
 fn ctx(expr: &Expr, d: &mut Diagnostics) -> Option<CtxPath> {
-    // What it names, rustc knows; the actor's values have dots.
+    // rustc knows the item of the path. Actor values contain dots.
     if let Expr::Path(path) = bare(expr)
         && path.qself.is_none()
         && !path.path.is_ident("actor")
@@ -266,7 +266,7 @@ fn ctx(expr: &Expr, d: &mut Diagnostics) -> Option<CtxPath> {
     }
 }
 
-/// `actor.claims.team` as its names.
+/// Returns `actor.claims.team` as its names.
 fn dotted(expr: &Expr) -> Option<Vec<String>> {
     match bare(expr) {
         Expr::Field(field) => {
@@ -285,7 +285,7 @@ fn dotted(expr: &Expr) -> Option<Vec<String>> {
 #[derive(Debug, Clone)]
 pub(crate) struct Pair {
     pub(crate) key: Ident,
-    /// `None` when none is written: what to say of that depends on the field.
+    /// `None` if there is no value; the message for it depends on the field.
     pub(crate) value: Option<Expr>,
 }
 
@@ -322,7 +322,8 @@ impl Parse for Name {
     }
 }
 
-/// What to say of `views += 1`, which stands in no list: a store adds in a statement of its own.
+/// Returns the error for `views += 1`, which no list allows: a separate statement of the store
+/// adds.
 fn compound(key: &Ident, input: ParseStream<'_>) -> Option<syn::Error> {
     let fork = input.fork();
     let sign = if fork.parse::<Token![+=]>().is_ok() {
@@ -342,7 +343,7 @@ fn compound(key: &Ident, input: ParseStream<'_>) -> Option<syn::Error> {
     ))
 }
 
-/// What `views + 1` adds to a field, if that is all it does.
+/// Returns the field and the amount of `views + 1`; `None` for other expressions.
 fn added(binary: &syn::ExprBinary) -> Option<(&Ident, String)> {
     let sign = match binary.op {
         syn::BinOp::Add(_) => "",
@@ -356,7 +357,7 @@ fn added(binary: &syn::ExprBinary) -> Option<(&Ident, String)> {
     ))
 }
 
-/// That a list of values does not add, and what does.
+/// Returns the error for an addition in a list of values, with the operation that adds.
 fn adds(key: &Ident, by: &str) -> String {
     let by = if by == "1" {
         String::new()
@@ -368,7 +369,7 @@ fn adds(key: &Ident, by: &str) -> String {
     )
 }
 
-/// Reads a list of pairs; one key given twice is reported at the second.
+/// Reads a list of pairs; a repeated key is reported at its second use.
 pub(crate) fn pairs(list: List, of: &str, d: &mut Diagnostics) -> Vec<Pair> {
     let pairs: Vec<Pair> = options::each(list, d);
     for (i, pair) in pairs.iter().enumerate() {
