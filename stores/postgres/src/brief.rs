@@ -1,9 +1,9 @@
-//! Short tries of reads that may take long.
+//! Short attempts of reads that may take long.
 //!
-//! What no index covers may look at any number of rows and mostly looks at few: a page of what a
-//! caller may see, a filter on a small table. Among the scans it would wait for those that do take
-//! long. So it is begun on a connection whose statements the server ends after a moment, and only
-//! what was ended there goes on to the scans.
+//! A read that no index covers may examine any number of rows, but mostly examines few: a page of
+//! the records that a caller may see, a filter on a small table. In the slots for long reads it
+//! would wait for reads that do take long. So it starts on a connection with a short statement time
+//! limit. Only if the server stops it there, it runs again in a slot.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -18,11 +18,12 @@ use linchpin_core::store::{Rows, Statement};
 use linchpin_core::{Result, Value};
 use linchpin_sql::places::Places;
 
-/// How long a try may take on the server: long for a page, and short for whoever waits for the
+/// The server's time limit of an attempt: enough for a page, and short for the next caller on the
+/// connection.
 /// connection.
 const TIME: Duration = Duration::from_millis(50);
 
-/// Connections for tries; made when the first read may take long.
+/// Connections for attempts; opened when the first read may take long.
 pub(super) struct Brief {
     connector: Arc<Connector>,
     lane: OnceLock<Lane>,
@@ -34,7 +35,7 @@ pub(super) struct Brief {
 impl Brief {
     pub(super) fn new(connector: &Connector, options: &PostgresOptions) -> Self {
         let (connections, capacity) = (options.scans, options.in_flight);
-        // Nothing is no limit to the server, and neither is what it rounds to that.
+        // For the server zero means no limit, and so does a value that rounds to zero.
         let time = if options.statement_timeout.as_millis() == 0 {
             TIME
         } else {
@@ -50,8 +51,7 @@ impl Brief {
         }
     }
 
-    /// Runs a read as long as it is short; `None` when it was given up, or nothing can be said of
-    /// it here.
+    /// Runs a read while it is short; `None` if it was stopped, or the attempt was not possible.
     pub(super) async fn attempt(
         &self,
         native: &Native,
@@ -70,11 +70,11 @@ impl Brief {
             Ok(own) => own,
             Err(refused) => return Some(Err(refused)),
         };
-        // Nobody waits for a connection here: the scans have theirs.
+        // No waiting for a connection here: the slots have their own.
         let place = lane.at_once()?;
         let live = Arc::clone(&place.live);
-        // Whoever goes away leaves the place to the next only when the server is through with what
-        // was asked there.
+        // If the caller stops waiting, the slot becomes free only after the server has finished its
+        // statement.
         let scan = Scan::brief(place, own);
         let mut taken = rows.clone();
         let Ok(outcome) =
@@ -104,13 +104,13 @@ impl Brief {
         }
     }
 
-    /// How many connections there are.
+    /// The number of connections.
     #[cfg(test)]
     pub(super) fn connected(&self) -> usize {
         self.lane.get().map_or(0, Lane::connected)
     }
 
-    /// How many callers have a place here.
+    /// The number of callers that have a slot here.
     #[cfg(test)]
     pub(super) fn callers(&self) -> usize {
         self.places.callers()

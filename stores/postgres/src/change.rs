@@ -1,4 +1,4 @@
-//! The writing parts of statements: records, assignments, the first of what matches, upserts.
+//! Parts of write statements: records, assignments, the selection of the first match, upserts.
 
 use tokio_postgres::types::Type;
 
@@ -12,7 +12,7 @@ use linchpin_core::{Error, Result, Value};
 const FIGURE: &str = "\"linchpin figure\"";
 
 impl Renderer<'_> {
-    /// `INSERT`; the key comes back where the store may choose it.
+    /// `INSERT`; returns the key if the store may choose it.
     pub(super) fn insert(&mut self) -> Result<String> {
         let record = self.record()?;
         let chosen = matches!(self.entity.primary_field().kind, Kind::Integer);
@@ -31,7 +31,7 @@ impl Renderer<'_> {
         for field in 0..self.entity.fields.len() {
             let integer_key = field == self.entity.primary
                 && matches!(self.entity.primary_field().kind, Kind::Integer);
-            // Without a value, the table's sequence gives the key.
+            // Without a value, the table's sequence assigns the key.
             if integer_key && self.slot_is_null(field) {
                 continue;
             }
@@ -120,7 +120,7 @@ impl Renderer<'_> {
         })
     }
 
-    /// What stands before, within and at the end of an update that writes a number over other
+    /// The texts before, within and at the end of an update that stores an aggregate of other
     /// records.
     pub(super) fn figure(&mut self, set: &[Assign]) -> Result<Option<[String; 3]>> {
         let Some((field, figure)) = set.iter().find_map(|a| Some((a.field, a.value.figure()?)))
@@ -173,14 +173,15 @@ impl Renderer<'_> {
             self.assignments(set)?
         };
         let guard = self.filter(guard)?;
-        // A row that this statement made has never been locked or replaced by anybody.
+        // A row that this statement created has never been locked or replaced by another
+        // transaction.
         Ok(format!(
             "{record} ON CONFLICT {target} DO UPDATE SET {set} WHERE {guard} RETURNING {}, (xmax = 0)",
             self.columns()
         ))
     }
 
-    /// The unique index an upsert meets existing records by.
+    /// The unique index by which an upsert finds existing records.
     fn target(&mut self, keys: &[usize]) -> Result<String> {
         let names = |r: &Self, fields: &[usize]| -> Result<String> {
             Ok(fields
@@ -190,8 +191,8 @@ impl Renderer<'_> {
                 .join(", "))
         };
         for index in layout::apart(self.entity, keys) {
-            // Of the two indexes of a unique with an optional tenant, the one that this record
-            // stands in.
+            // A unique with an optional tenant has two indexes; this is the one that contains the
+            // record.
             let tenant = self
                 .entity
                 .tenant
@@ -218,11 +219,11 @@ impl Renderer<'_> {
         Ok(format!("({})", names(self, keys)?))
     }
 
-    /// The condition of a write: what matches, or the first of it in an order.
+    /// The condition of a write: all matches, or the first in an order.
     ///
-    /// As an array, the choice is made once; within `IN` it could be made again for every row. A
-    /// record that was waited for is looked at again, and when it does not match any more, the next
-    /// one takes its place.
+    /// As an array, the selection is made once; within `IN` it could be repeated for every row. A
+    /// record that was locked by another transaction is checked again; if it no longer matches, the
+    /// next one is selected.
     pub(super) fn picked(&mut self, filter: &Filter, pick: Option<&Pick>) -> Result<String> {
         let condition = self.filter(filter)?;
         let Some(pick) = pick else {
@@ -258,7 +259,7 @@ impl Renderer<'_> {
     }
 }
 
-/// A list of items made anew, in its order.
+/// A list of items rebuilt in its order.
 fn rebuilt(item: &str, items: &str, condition: &str) -> String {
     let elements = format!("jsonb_array_elements({items}) WITH ORDINALITY AS e(v, n)");
     format!(

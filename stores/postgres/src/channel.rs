@@ -1,5 +1,4 @@
-//! A channel of the server: short texts from one process to all that listen, lost where nobody
-//! does.
+//! A notification channel of the server: short texts from one process to all listeners.
 
 use std::future::poll_fn;
 use std::task::Poll;
@@ -11,13 +10,13 @@ use super::PostgresOptions;
 use super::connect::Connector;
 use linchpin_core::{Code, Error, Result};
 
-/// Longest text; the server takes less than 8000 bytes.
+/// The maximum length of a text; the server accepts less than 8000 bytes.
 const LONGEST: usize = 7000;
-/// Longest name of anything on the server.
+/// The maximum length of an identifier on the server.
 const NAME: usize = 63;
 
-/// Texts from one process to all that listen (`LISTEN` and `NOTIFY`). It keeps nothing: what is
-/// sent while nobody listens is lost, and so it is for hints, never for what must arrive.
+/// Texts from one process to all listeners (`LISTEN` and `NOTIFY`). Nothing is stored: a text
+/// without a listener is lost. Use it for hints, not for data that must arrive.
 pub struct Channel {
     connector: Connector,
     name: String,
@@ -31,10 +30,10 @@ impl std::fmt::Debug for Channel {
 }
 
 impl Channel {
-    /// A channel of a name. Nothing is connected before it is used.
+    /// Creates a channel. It connects on first use.
     ///
     /// # Errors
-    /// When the options or the name are not valid: a name has lower-case letters, digits and
+    /// If the options or the name are not valid: a name has lower-case letters, digits and
     /// underscores.
     pub fn new(options: &PostgresOptions, name: &str) -> Result<Self> {
         let valid = !name.is_empty()
@@ -55,10 +54,10 @@ impl Channel {
         })
     }
 
-    /// Sends a text, over one connection that stays.
+    /// Sends a text over one persistent connection.
     ///
     /// # Errors
-    /// `unavailable` when the server cannot be reached; `internal` for a text that is too long.
+    /// `unavailable` if the server cannot be reached; `internal` for a text that is too long.
     pub async fn notify(&self, text: &str) -> Result<()> {
         if text.len() > LONGEST {
             return Err(Error::internal("a text is too long for a channel"));
@@ -74,15 +73,15 @@ impl Channel {
                 .await
         };
         self.patiently(sent).await?;
-        // Kept only when it is of use: what failed or was left is connected anew.
+        // Kept only if it works: after a failure or a cancellation the next call connects again.
         *sender = Some(client);
         Ok(())
     }
 
-    /// Passes on what is sent from now on, until the connection breaks.
+    /// Passes on all texts from now on, until the connection breaks.
     ///
     /// # Errors
-    /// `unavailable`, always: it listens for as long as it can.
+    /// `unavailable`, always: it listens until the connection breaks.
     pub async fn listen(&self, heard: &(dyn Fn(&str) + Send + Sync)) -> Result<()> {
         let (client, mut connection) = self.patiently(self.connector.connect_to_listen()).await?;
         let asked = async move {

@@ -1,4 +1,4 @@
-//! The way to the server: address, encryption, settings of a connection.
+//! Connections to the server: address, encryption, settings.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -20,18 +20,18 @@ use super::PostgresOptions;
 use super::lane::Causes;
 use linchpin_core::{Code, Error, Result};
 
-/// How long a statement waits for a lock while others wait for it.
+/// How long a statement on a shared connection waits for a lock.
 const HASTE: Duration = Duration::from_millis(50);
 
-/// What drives a connection; it ends with the connection.
+/// The task that drives a connection; it ends with the connection.
 pub(super) type Driver =
     Pin<Box<dyn Future<Output = std::result::Result<(), tokio_postgres::Error>> + Send>>;
 
-/// A connection that nobody drives yet.
+/// A connection that is not driven yet.
 pub(super) type Listening =
     tokio_postgres::Connection<Socket, <MakeRustlsConnect as MakeTlsConnect<Socket>>::Stream>;
 
-/// How connections are made.
+/// Creates connections.
 pub(super) struct Connector {
     config: tokio_postgres::Config,
     tls: MakeRustlsConnect,
@@ -60,7 +60,7 @@ impl Connector {
         }
         url.set_query(None);
         if !others.is_empty() {
-            // Spaces as %20: a plus is a plus here.
+            // Spaces as `%20`: a plus sign is literal here.
             let pairs: Vec<String> = others
                 .iter()
                 .map(|(k, v)| format!("{}={}", escaped(k), escaped(v)))
@@ -69,7 +69,7 @@ impl Connector {
         }
         let mut config: tokio_postgres::Config =
             url.as_str().parse().map_err(|e: tokio_postgres::Error| {
-                // The source names the parameter, never the password.
+                // The source error names the parameter, never the password.
                 invalid(
                     std::error::Error::source(&e)
                         .map_or_else(|| e.to_string(), ToString::to_string),
@@ -109,9 +109,9 @@ impl Connector {
         })
     }
 
-    /// The same way, for reads that an index covers: the server plans each once, for any arguments,
-    /// and follows the index whatever it believes of a table that it has not looked at yet. An
-    /// engine that lacks such a setting goes on without.
+    /// The same connector, for reads that an index covers: the server plans each statement once for
+    /// any arguments, and uses the index even if it has no statistics of the table. An engine
+    /// without these settings ignores them.
     pub(super) fn indexed(&self) -> Self {
         let off = [
             "enable_seqscan",
@@ -143,7 +143,7 @@ impl Connector {
         }
     }
 
-    /// The same way, for statements that the server ends after another time.
+    /// The same connector with another statement time limit.
     pub(super) fn limited(&self, to: Duration) -> Self {
         let settings = format!(
             "{}; SET statement_timeout = {}",
@@ -158,7 +158,7 @@ impl Connector {
         }
     }
 
-    /// The same way, for statements that wait for others' locks for a moment only.
+    /// The same connector, for statements that wait only briefly for locks.
     pub(super) fn hasty(&self) -> Self {
         let settings = format!(
             "{}; SET lock_timeout = {}",
@@ -173,7 +173,7 @@ impl Connector {
         }
     }
 
-    /// A connection without its settings, and what drives it.
+    /// A connection without its settings, and its driver.
     pub(super) async fn connect(
         &self,
     ) -> std::result::Result<(tokio_postgres::Client, Driver), tokio_postgres::Error> {
@@ -181,7 +181,7 @@ impl Connector {
         Ok((client, Box::pin(connection)))
     }
 
-    /// Asks the server to end what a connection is doing.
+    /// Asks the server to cancel the running statement of a connection.
     pub(super) async fn cancel(
         &self,
         client: &tokio_postgres::Client,
@@ -189,14 +189,14 @@ impl Connector {
         client.cancel_token().cancel_query(self.tls.clone()).await
     }
 
-    /// A connection that is polled for what the server tells unasked.
+    /// A connection that is polled for notifications.
     pub(super) async fn connect_to_listen(
         &self,
     ) -> std::result::Result<(tokio_postgres::Client, Listening), tokio_postgres::Error> {
         self.config.connect(self.tls.clone()).await
     }
 
-    /// Connects once, to say in plain words what stands in the way.
+    /// Connects once, to report a connection problem in plain words.
     ///
     /// # Errors
     /// `unavailable`; the cause names server, database and user, never the password.
@@ -214,7 +214,7 @@ impl Connector {
             });
             let writable = value == Some("off");
             drop(client);
-            // Ended before the lanes connect: a server may have few places.
+            // Closed before the lanes connect: a server may allow few connections.
             drop(driven.await);
             Ok(writable)
         };
@@ -227,7 +227,7 @@ impl Connector {
         }
     }
 
-    /// Where it connects to.
+    /// The address of the server.
     fn server(&self) -> String {
         let ports = self.config.get_ports();
         let host = |(i, host): (usize, &Host)| match host {
@@ -273,7 +273,7 @@ impl Connector {
         }
     }
 
-    /// Makes the settings of a connection.
+    /// Applies the settings of a connection.
     pub(super) async fn prepare(
         &self,
         client: &tokio_postgres::Client,
@@ -291,13 +291,13 @@ fn escaped(text: &str) -> String {
     percent_encoding::utf8_percent_encode(text, percent_encoding::NON_ALPHANUMERIC).to_string()
 }
 
-/// Which certificates are accepted.
+/// The accepted certificates.
 #[derive(Clone, Copy)]
 enum Trust {
-    /// Any: the connection is encrypted, nobody knows for whom. As the server's own tools take
-    /// these modes.
+    /// Any certificate: the connection is encrypted, but the server is not authenticated. The
+    /// server's own tools do the same in these modes.
     Anything,
-    /// Those of the host, signed by a known authority.
+    /// Certificates for the host, signed by a known authority.
     Verified,
 }
 
@@ -307,7 +307,7 @@ fn tls(trust: Trust, roots: Option<&str>) -> Result<ClientConfig> {
         .with_safe_default_protocol_versions()
         .map_err(Error::internal)?;
     let config = match (trust, roots) {
-        // A named authority is there to be used, as the server's own tools have it.
+        // A configured authority is always used, like in the server's own tools.
         (Trust::Verified, _) | (Trust::Anything, Some(_)) => {
             builder.with_root_certificates(authorities(roots)?)
         }
@@ -337,7 +337,7 @@ fn authorities(file: Option<&str>) -> Result<RootCertStore> {
     }
 }
 
-/// Accepts every certificate, and still checks that the server has its key.
+/// Accepts every certificate, but still checks that the server has its private key.
 #[derive(Debug)]
 struct Unverified(Arc<CryptoProvider>);
 

@@ -1,5 +1,5 @@
-//! Statements of the user's own on the pool: the guard as text, values in, rows out, errors in the
-//! framework's terms.
+//! The application's own statements on the pool: the row-level filter as text, bound values, result
+//! rows, converted errors.
 
 use sqlx::encode::IsNull;
 use sqlx::error::BoxDynError;
@@ -13,10 +13,10 @@ use linchpin_core::filter::Filter;
 use linchpin_core::filter::eval::fold;
 use linchpin_core::{Code, Error, Result, Timestamp, Value};
 
-/// A condition with its values, which follow `before` others.
+/// A condition with its values, which follow `before` other values.
 ///
 /// # Errors
-/// When the condition cannot stand in a text of the user's.
+/// If the condition cannot be part of the application's own text.
 pub(super) fn condition(
     entity: &'static EntityDesc,
     filter: &Filter,
@@ -27,18 +27,18 @@ pub(super) fn condition(
         (Ok(Value::Text(text)), render::Form::Folded) => {
             Ok((Value::Text(fold(&text)), Kind::String))
         }
-        // Null is said in words, so the kind does not matter.
+        // Null is written as SQL text, so the kind does not matter.
         (Ok(value), _) => Ok((value, Kind::String)),
         (Err(_), _) => Err(Error::internal("a guard lacks a value")),
     };
     Ok((text, binds.into_iter().map(value).collect::<Result<_>>()?))
 }
 
-/// Types by their fixed numbers in the server's catalogue.
+/// Types by their fixed OIDs in the server's catalog.
 const TIMESTAMPTZ: Oid = Oid(1184);
 const JSONB: Oid = Oid(3802);
 
-/// A date as the server takes it.
+/// A date in the server's form.
 struct Instant(Timestamp);
 
 impl Type<Postgres> for Instant {
@@ -57,7 +57,7 @@ impl Encode<'_, Postgres> for Instant {
     }
 }
 
-/// JSON as the server takes it.
+/// JSON in the server's form.
 struct Jsonb(String);
 
 impl Type<Postgres> for Jsonb {
@@ -71,17 +71,17 @@ impl Encode<'_, Postgres> for Jsonb {
         &self,
         out: &mut PgArgumentBuffer,
     ) -> std::result::Result<IsNull, BoxDynError> {
-        // The version of the form, and the text.
+        // The version of the format, then the text.
         out.extend_from_slice(&[1]);
         out.extend_from_slice(self.0.as_bytes());
         Ok(IsNull::No)
     }
 }
 
-/// Values as the pool takes them.
+/// Values in the form of the pool.
 ///
 /// # Errors
-/// When one cannot be handed over.
+/// If a value cannot be bound.
 pub(super) fn arguments(values: Vec<(Value, Kind)>) -> Result<PgArguments> {
     let mut arguments = PgArguments::default();
     for (value, kind) in values {
@@ -111,7 +111,7 @@ pub(super) fn arguments(values: Vec<(Value, Kind)>) -> Result<PgArguments> {
 /// A column of a row as a value of a kind.
 ///
 /// # Errors
-/// When there is no such column, or it holds something else.
+/// If the column does not exist, or has another kind of value.
 pub(super) fn read(row: &PgRow, column: &str, kind: Kind) -> Result<Value> {
     let raw = row.try_get_raw(column).map_err(Error::internal)?;
     if raw.is_null() {
@@ -121,7 +121,7 @@ pub(super) fn read(row: &PgRow, column: &str, kind: Kind) -> Result<Value> {
     let value = match kind {
         Kind::String | Kind::Enum(_) => row.try_get(column).map(Value::Text),
         Kind::Boolean => row.try_get(column).map(Value::Bool),
-        // A number that SQL made may be narrower than the field's.
+        // A number computed by SQL may be narrower than the field's type.
         Kind::Integer if found == Some(Oid(23)) => {
             row.try_get::<i32, _>(column).map(|n| Value::Int(n.into()))
         }
@@ -164,7 +164,7 @@ pub(super) fn read(row: &PgRow, column: &str, kind: Kind) -> Result<Value> {
     value.map_err(Error::internal)
 }
 
-/// What went wrong, in the framework's terms.
+/// Converts an error of sqlx into one of the framework.
 pub(super) fn failed(entity: &EntityDesc, failure: sqlx::Error) -> Error {
     let sqlx::Error::Database(db) = &failure else {
         return if linchpin_sql::is_passing(&failure) {

@@ -1,11 +1,11 @@
-//! Reads of one record that many ask for at a time: together, in one statement.
+//! Concurrent reads of one record are batched into one statement.
 //!
-//! The first callers run the statement themselves, as many as there are connections. Those that
-//! come meanwhile are answered together: one group after the other, beside it as many as there are
-//! connections when enough wait, and one more whenever the last has begun a moment ago, so that a
-//! long way to the server costs nobody a second one. What a statement costs the server beside its
-//! row is paid once for a group. Groups are tasks of their own: nobody waits for a caller that has
-//! stopped asking for its answer.
+//! The first callers run the statement themselves, as many as there are connections. Calls that
+//! arrive meanwhile are answered in groups, one group after the other. If enough calls wait,
+//! further groups run concurrently, up to the number of connections. One more starts when the last
+//! group started some time ago, so that a slow network delays no call twice. The server's cost per
+//! statement is paid once per group. Groups are separate tasks: no call waits for a caller that has
+//! stopped waiting for its own answer.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -25,13 +25,13 @@ use linchpin_core::entity::EntityDesc;
 use linchpin_core::store::{Plan, Rows, Statement};
 use linchpin_core::{Error, Result, Value};
 
-/// Most calls of a group.
+/// The maximum number of calls in a group.
 const MOST: usize = 64;
-/// So many are worth a group beside one that is under way: fewer wait for its end, and cost the
-/// server one statement less.
+/// The number of waiting calls that starts a concurrent group. Fewer calls wait for the end of the
+/// running group, which saves the server a statement.
 const ENOUGH: usize = 12;
-/// After which time a group begins though others are under way: longer than it takes a server at
-/// hand to answer one.
+/// The interval after which a group starts although others are running: longer than a nearby server
+/// takes to answer one.
 const PACE: Duration = Duration::from_micros(300);
 
 /// The calls of a statement that can be answered together.
@@ -39,62 +39,62 @@ pub(super) struct Gather {
     sql: Sql,
     binds: Vec<Bind>,
     kinds: Vec<Type>,
-    /// The column behind the record's: which call a row answers.
+    /// The column after the record's columns: the number of the call that a row answers.
     number: usize,
     state: Mutex<State>,
 }
 
 struct State {
     waiting: Vec<Call>,
-    /// Calls that run by themselves.
+    /// The number of calls that run by themselves.
     alone: usize,
     groups: usize,
-    /// When the last group began.
+    /// The start of the last group.
     began: Instant,
     pace: Duration,
-    /// The server cannot read the statement: every call is for itself.
+    /// The server cannot run the combined statement: every call runs alone.
     unfit: bool,
     #[cfg(test)]
     asked: usize,
 }
 
 impl State {
-    /// The calls that are answered next.
+    /// The calls of the next group.
     fn next(&mut self) -> Vec<Call> {
-        // Whoever has left is not asked for.
+        // Calls whose callers have stopped waiting are skipped.
         self.waiting.retain(|call| !call.answer.is_closed());
         let first = self.waiting.len().min(MOST);
         self.waiting.drain(..first).collect()
     }
 }
 
-/// What a call brings along.
+/// The input of a call.
 pub(super) struct Asked {
     pub(super) args: Vec<Value>,
     pub(super) rows: Rows,
-    /// Its place among what is under way.
+    /// Its permit in the limit of calls in progress.
     pub(super) admitted: OwnedSemaphorePermit,
 }
 
-/// A call that waits.
+/// A waiting call.
 struct Call {
     asked: Asked,
     answer: oneshot::Sender<Answer>,
 }
 
-/// What becomes of a call that has waited.
+/// The result of a call that has waited.
 pub(super) enum Answer {
     Done(Result<Rows>),
-    /// The statement of its group failed, perhaps on account of another call: each is for itself.
+    /// The statement of its group failed, perhaps because of another call: each call runs alone.
     Alone(Asked),
 }
 
-/// How a call goes on.
+/// The way in which a call runs.
 #[allow(clippy::large_enum_variant)] // it is taken apart where it is made; a box would cost every read more
 pub(super) enum Joined<'a> {
     /// By itself, now.
     Now(Option<Alone<'a>>, Asked),
-    /// With others.
+    /// In a group.
     Later(oneshot::Receiver<Answer>),
 }
 
@@ -107,7 +107,7 @@ impl Drop for Alone<'_> {
     }
 }
 
-/// A group after the other, until nobody waits.
+/// Runs one group after the other, until no call waits.
 struct Turn {
     lane: Arc<Lane>,
     statement: Arc<Statement>,
@@ -115,10 +115,10 @@ struct Turn {
 }
 
 impl Gather {
-    /// For a plan whose calls can be answered together.
+    /// Creates it for a plan whose calls can be answered together.
     ///
     /// # Errors
-    /// As for [`render::render`].
+    /// Like [`render::render`].
     pub(super) fn new(entity: &'static EntityDesc, plan: &Plan) -> Result<Option<Self>> {
         let Some(rendered) = render::gathered(entity, plan)? else {
             return Ok(None);
@@ -152,7 +152,7 @@ impl Gather {
         }))
     }
 
-    /// Runs by itself while few do; otherwise with others.
+    /// The call runs by itself while few others do, otherwise in a group.
     pub(super) fn join(
         &self,
         lane: &Arc<Lane>,
@@ -191,7 +191,7 @@ impl Gather {
         Joined::Later(answered)
     }
 
-    /// The calls of the next group; when there are none, or groups enough, one has ended.
+    /// The calls of the next group. If no call waits, or there are enough groups, the turn ends.
     fn next_or_end(&self, most: usize) -> Vec<Call> {
         let mut state = self.state.lock();
         let calls = if state.groups > most {
@@ -207,32 +207,32 @@ impl Gather {
         calls
     }
 
-    /// How many calls run by themselves, and how many groups.
+    /// The number of calls that run by themselves, and the number of groups.
     #[cfg(test)]
     pub(super) fn under_way(&self) -> (usize, usize) {
         let state = self.state.lock();
         (state.alone, state.groups)
     }
 
-    /// No group begins beside as many as there are connections.
+    /// Disables the start of groups by interval.
     #[cfg(test)]
     pub(super) fn unpaced(&self) {
         self.state.lock().pace = Duration::MAX;
     }
 
-    /// How many calls wait.
+    /// The number of waiting calls.
     #[cfg(test)]
     pub(super) fn waiting(&self) -> usize {
         self.state.lock().waiting.len()
     }
 
-    /// How many groups have been asked for.
+    /// The number of groups so far.
     #[cfg(test)]
     pub(super) fn asked(&self) -> usize {
         self.state.lock().asked
     }
 
-    /// Asks for all calls at once; rows, and the call that each answers, from 1.
+    /// Runs the combined statement; returns rows, and for each the number of its call, from 1.
     async fn ask(
         &self,
         live: &Live,
@@ -260,8 +260,8 @@ impl Gather {
         numbered.try_collect().await.map_err(Failure::Server)
     }
 
-    /// Answers calls by one statement, or leaves each to itself when that fails: another call may
-    /// be the cause.
+    /// Answers calls with one statement, or lets each run alone if that fails: another call may be
+    /// the cause.
     async fn answer(&self, turn: &Turn, mut calls: Vec<Call>) {
         let Ok(place) = turn.lane.place().await else {
             return calls.into_iter().for_each(Call::alone);
@@ -315,7 +315,7 @@ impl Gather {
 
 impl Call {
     fn end(self, outcome: Result<Rows>) {
-        // Whoever has left needs no answer.
+        // A caller that has stopped waiting needs no answer.
         drop(self.answer.send(Answer::Done(outcome)));
     }
 
@@ -324,7 +324,7 @@ impl Call {
     }
 }
 
-/// Answers calls, and those that wait meanwhile.
+/// Answers calls, and calls that arrive meanwhile.
 async fn serve(turn: Turn, calls: Vec<Call>) {
     let statement = Arc::clone(&turn.statement);
     let Some(gather) = of(&statement) else { return };
@@ -338,7 +338,7 @@ fn of(statement: &Statement) -> Option<&Gather> {
 }
 
 impl Drop for Turn {
-    // However a group has ended, those who wait are not left alone.
+    // Waiting calls are served even if a group panics.
     fn drop(&mut self) {
         let Some(gather) = of(&self.statement) else {
             return;
@@ -352,8 +352,7 @@ impl Drop for Turn {
             statement: Arc::clone(&self.statement),
             patience: self.patience,
         };
-        // A runtime that shuts down drops what it is given: those who wait hear that nobody
-        // answers.
+        // A runtime that shuts down drops the task: waiting calls get an error.
         match tokio::runtime::Handle::try_current() {
             Ok(runtime) => drop(runtime.spawn(serve(next, calls))),
             Err(_) => drop((calls, next)),

@@ -1,5 +1,5 @@
-//! The fast lane: a few connections without checkout; statements of many callers follow each other
-//! on each of them.
+//! The fast lane: a few shared connections; statements of many callers are pipelined on each of
+//! them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -19,7 +19,7 @@ const PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_
 /// An open connection.
 pub(super) struct Live {
     pub(super) client: tokio_postgres::Client,
-    /// Never given twice.
+    /// Unique per process.
     pub(super) id: u64,
 }
 
@@ -44,14 +44,14 @@ pub(super) struct Lane {
     slots: Vec<Arc<Slot>>,
     permits: Arc<Semaphore>,
     capacity: usize,
-    /// How many connections have been made so far.
+    /// The number of connections made so far.
     made: watch::Receiver<usize>,
-    /// The first connection may take this long.
+    /// The time limit for the first connection.
     patience: Duration,
     stop: watch::Sender<bool>,
 }
 
-/// A connection in use; the least busy one when it was chosen.
+/// A connection in use; it was the least busy one when it was chosen.
 pub(super) struct Place {
     slot: Arc<Slot>,
     pub(super) live: Arc<Live>,
@@ -64,7 +64,7 @@ impl Drop for Place {
 }
 
 impl Place {
-    /// Gives the connection up for everybody: it does not answer.
+    /// Closes the connection for all callers, because it does not answer.
     pub(super) fn abandon(&self) {
         let mut live = self.slot.live.write();
         if live.as_ref().is_some_and(|l| l.id == self.live.id) {
@@ -74,7 +74,7 @@ impl Place {
 }
 
 impl Lane {
-    /// Starts to connect; each connection is made again whenever it breaks.
+    /// Starts to connect; each broken connection is replaced.
     pub(super) fn start(connector: &Arc<Connector>, connections: usize, capacity: usize) -> Self {
         let (made_by, made) = watch::channel(0);
         let made_by = Arc::new(made_by);
@@ -90,7 +90,7 @@ impl Lane {
             tokio::spawn(async move {
                 tokio::select! {
                     () = maintain(&slot, &connector, &made_by) => {}
-                    // Also when the store is dropped.
+                    // Also if the store is dropped.
                     _ = stopped.wait_for(|stop| *stop) => {}
                 }
                 *slot.live.write() = None;
@@ -106,12 +106,12 @@ impl Lane {
         }
     }
 
-    /// How many connections it has when none is lost.
+    /// The number of connections if none is broken.
     pub(super) fn connections(&self) -> usize {
         self.slots.len()
     }
 
-    /// A place among what is under way.
+    /// Takes a permit of the limit of statements in progress.
     pub(super) fn admit(&self) -> Result<OwnedSemaphorePermit> {
         Arc::clone(&self.permits)
             .try_acquire_owned()
@@ -123,7 +123,7 @@ impl Lane {
             })
     }
 
-    /// A connection; at once, but before the first has been made.
+    /// Takes a connection; it waits only before the first connection exists.
     pub(super) async fn place(&self) -> Result<Place> {
         if let Some(place) = self.at_once() {
             return Ok(place);
@@ -136,7 +136,7 @@ impl Lane {
             .ok_or_else(|| Error::unavailable("the database cannot be reached"))
     }
 
-    /// The least busy connection, when there is one now.
+    /// The least busy connection, if there is one now.
     pub(super) fn at_once(&self) -> Option<Place> {
         let slots = self.slots.iter().filter_map(|slot| {
             let live = slot.live.read();
@@ -152,13 +152,13 @@ impl Lane {
         })
     }
 
-    /// How many more statements may be under way.
+    /// The number of further statements that may be in progress.
     #[cfg(test)]
     pub(super) fn free(&self) -> usize {
         self.permits.available_permits()
     }
 
-    /// How many connections there are.
+    /// The number of open connections.
     #[cfg(test)]
     pub(super) fn connected(&self) -> usize {
         self.slots
@@ -167,7 +167,7 @@ impl Lane {
             .count()
     }
 
-    /// Takes nothing more, waits for what is under way, and disconnects.
+    /// Refuses new statements, waits for running ones, and disconnects.
     pub(super) async fn close(&self, patience: Duration) {
         let all = u32::try_from(self.capacity).unwrap_or(u32::MAX);
         let ended = tokio::time::timeout(patience, self.permits.acquire_many(all)).await;
@@ -187,8 +187,7 @@ async fn maintain(slot: &Slot, connector: &Connector, made: &watch::Sender<usize
         match connector.connect().await {
             Ok((client, connection)) => {
                 let live = Arc::new(Live::new(client));
-                // The settings need the connection to be driven; it is published once they are
-                // made.
+                // The settings need a driven connection; it is published after they are applied.
                 let driven = tokio::spawn(connection);
                 if let Err(error) = connector.prepare(&live.client).await {
                     tracing::warn!(%error, "a new connection to the database was lost");
@@ -209,7 +208,7 @@ async fn maintain(slot: &Slot, connector: &Connector, made: &watch::Sender<usize
     }
 }
 
-/// An error with what led to it.
+/// An error with its causes.
 pub(super) struct Causes<'a>(pub(super) &'a (dyn std::error::Error + 'static));
 
 impl std::fmt::Display for Causes<'_> {

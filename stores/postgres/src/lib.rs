@@ -1,14 +1,13 @@
-//! The store for growth: a `PostgreSQL` server, or an engine that speaks its protocol, in two
-//! lanes.
+//! The store for growth: a `PostgreSQL` server, or an engine with the same protocol.
 //!
-//! The fast lane runs generated statements: prepared once per connection, statements of many
-//! callers following each other without a checkout, on separate connections for reads and for
-//! writes, since a slow commit holds up every answer behind it. The conversation lane is a `sqlx`
-//! pool, for schema set-up, inspection and whatever is a conversation with the database;
-//! transactions have connections of their own that run the same prepared statements.
+//! The fast lane runs generated statements, prepared once per connection. Statements of many
+//! callers are pipelined on shared connections. Reads and writes have separate connections, because
+//! a slow commit delays every answer after it. The conversation pool is a `sqlx` pool for schema
+//! set-up, inspection and the application's own SQL. Transactions have connections of their own and
+//! run the same prepared statements.
 //!
-//! A `json` value is stored as JSONB and comes back with the same meaning; the order of its members
-//! and blanks may differ.
+//! A `json` value is stored as JSONB and is returned with the same meaning; the order of its
+//! members and white space may differ.
 
 mod aggregate;
 mod bind;
@@ -68,62 +67,63 @@ use linchpin_core::{Error, Result, Value};
 use linchpin_sql::access::Span;
 use linchpin_sql::places::{Place, Places};
 
-/// How long closing waits for what is under way.
+/// How long closing waits for running work.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How much longer than the server's own limit an answer is waited for.
+/// How much longer than the server's own limit the store waits for an answer.
 const GRACE: Duration = Duration::from_secs(5);
-/// Rows that are still read among other statements on one connection.
+/// The maximum number of rows of a read on a shared connection.
 const AMONG: i64 = 500;
-/// How often a statement is run again that the server undid in favour of another one.
+/// The number of retries of a statement that the server rolled back in favor of another one.
 const REPEATS: usize = 3;
 
-/// How to reach and use the server.
+/// The address of the server, and limits of its use.
 #[derive(Clone)]
 pub struct PostgresOptions {
-    /// `postgres://user:password@host:port/database`, with `sslmode` (`disable`, `prefer`,
-    /// `require`, `verify-full`) and `sslrootcert` (a PEM file) among its parameters.
+    /// `postgres://user:password@host:port/database`, with the optional parameters `sslmode`
+    /// (`disable`, `prefer`, `require`, `verify-full`) and `sslrootcert` (a PEM file).
     pub url: String,
-    /// Connections for reads that an index covers; many share one, and answers come in turn.
+    /// Connections for reads that an index covers; they are shared, and answers come in order.
     pub readers: usize,
-    /// Connections for reads that may take long, and as many on which each of these is tried for a
-    /// moment before.
+    /// Connections for reads that may take long, and the same number again for short attempts of
+    /// these reads.
     pub scans: usize,
-    /// Connections for writes, and as many for those that leave events or wait for a lock: each of
-    /// these is a transaction of its own.
+    /// Connections for writes, and the same number again for writes that record events or wait for
+    /// a lock: each of those is a transaction of its own.
     pub writers: usize,
-    /// Most connections of the pool for conversations.
+    /// The maximum number of connections of the conversation pool.
     pub pool: usize,
-    /// Most transactions of this process at a time, each on a connection of its own; three quarters
-    /// of them may be such as wait for long. Those of `Cx::transaction` begin 100 ms after each
-    /// other, or sooner: when the one before has ended, or waits for a lock. So short ones do not
-    /// deadlock among themselves. Longer ones may, if they write the same records in opposite
-    /// order: then the server ends one of them, which is `unavailable` and has to be tried again by
-    /// its caller. All others (of operations, counters, `on_delete`, the audit log, idempotent
-    /// calls) begin at once, and begin again by themselves.
+    /// The maximum number of concurrent transactions of this process, each on its own connection;
+    /// at most three quarters of them may be transactions that wait for long. Transactions of
+    /// `Cx::transaction` begin 100 ms apart, or earlier if the previous one has ended or waits for
+    /// a lock. So short ones do not deadlock among themselves. Longer ones may, if they write the
+    /// same records in opposite order: then the server ends one of them with `unavailable`, and its
+    /// caller must retry. All other transactions (of operations, counters, `on_delete`, the audit
+    /// log, idempotent calls) begin at once and retry by themselves.
     pub transactions: usize,
-    /// Reads, and as many writes, that may be under way; one more is refused with 503.
+    /// The maximum number of reads in progress, and also of writes; further ones are refused with
+    /// 503.
     pub in_flight: usize,
-    /// How long a statement may take on the server.
+    /// The time limit of a statement on the server.
     pub statement_timeout: Duration,
-    /// How long connecting may take.
+    /// The time limit of connecting.
     pub connect_timeout: Duration,
-    /// Whether a write counts as done when it is on the server's disk; if not, a crash may take
-    /// back the last moments.
+    /// Whether a write counts as done only when it is on the server's disk; if not, a crash may
+    /// lose the last moments.
     pub synchronous_commit: bool,
 }
 
 impl PostgresOptions {
-    /// 2 connections for reads, 4 for those that may take long and 4 for trying them, 16 for
-    /// writes, as many for those that leave events or wait for a lock, up to 8 for transactions and
-    /// up to 8 for conversations; 1024 reads and writes under way; 30 s for a statement, 5 s to
-    /// connect; durable.
+    /// 2 connections for reads, 4 for long reads and 4 for short attempts of them, 16 for writes,
+    /// 16 for writes that record events or wait for a lock, up to 8 for transactions and up to 8
+    /// for conversations; 1024 reads and writes in progress; 30 s for a statement, 5 s to connect;
+    /// durable.
     pub fn new(url: impl Into<String>) -> Self {
         Self {
             url: url.into(),
             readers: 2,
             scans: 4,
-            // Each waits for the server's disk at its end, so there are as many commits at a time
-            // as connections.
+            // Each write waits for the server's disk at its end, so there are as many concurrent
+            // commits as connections.
             writers: 16,
             pool: 8,
             transactions: 8,
@@ -136,7 +136,7 @@ impl PostgresOptions {
 }
 
 impl std::fmt::Debug for PostgresOptions {
-    // Without the URL, which holds a password.
+    // Without the URL, which contains a password.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("PostgresOptions")
             .field("readers", &self.readers)
@@ -145,25 +145,25 @@ impl std::fmt::Debug for PostgresOptions {
     }
 }
 
-/// The store for growth.
+/// The Postgres store.
 pub struct PostgresStore {
     connector: Arc<Connector>,
     /// For reads that an index covers.
     reads: Arc<Lane>,
     brief: Brief,
     scans: Lane,
-    /// Who may use these, and how much of them.
+    /// The slots for long reads.
     places: Places,
     writes: Lane,
     sessions: Arc<Sessions>,
-    /// For writes that leave events, or have to wait for somebody's lock.
+    /// For writes that record events or wait for a lock.
     recorded: Arc<Sessions>,
     /// Delivers events.
     courier: Courier,
     pool: sqlx::PgPool,
-    /// How long an answer is waited for.
+    /// The time limit for an answer.
     patience: Duration,
-    /// How long the server works on a statement.
+    /// The server's time limit of a statement.
     time: Duration,
     closed: tokio::sync::OnceCell<()>,
 }
@@ -177,11 +177,11 @@ impl std::fmt::Debug for PostgresStore {
 }
 
 impl PostgresStore {
-    /// Starts to connect. Needs a tokio runtime.
+    /// Starts to connect. It needs a tokio runtime.
     ///
     /// # Errors
-    /// When the URL cannot be used; the text never holds a password. An unreachable server is the
-    /// error of [`install`](Store::install).
+    /// If the URL is invalid; the message never contains a password. An unreachable server is
+    /// reported by [`install`](Store::install).
     pub fn open(options: PostgresOptions) -> Result<Self> {
         let connector = Arc::new(Connector::new(&options)?);
         let invalid = |e: sqlx::Error| {
@@ -204,7 +204,7 @@ impl PostgresStore {
                 let settings = Arc::clone(&settings);
                 Box::pin(async move {
                     for setting in settings.iter() {
-                        // Made of numbers and fixed words only.
+                        // It consists of numbers and fixed text only.
                         sqlx::query(sqlx::AssertSqlSafe(setting.as_str()))
                             .execute(&mut *connection)
                             .await?;
@@ -246,7 +246,7 @@ impl PostgresStore {
         })
     }
 
-    /// The conversation lane: transactions and statements of the user's own.
+    /// The conversation pool, for the application's own transactions and statements.
     pub fn pool(&self) -> &sqlx::PgPool {
         &self.pool
     }
@@ -258,7 +258,7 @@ impl PostgresStore {
         rows: Rows,
     ) -> Result<Rows> {
         let reads = statement.plan.reads();
-        // Whatever is behind a statement on its connection waits for it.
+        // Later statements on the connection wait for this one.
         let native = Native::of(statement)?;
         let scans = reads && !native.span.within(AMONG, &args)?;
         let lane = match reads {
@@ -291,8 +291,8 @@ impl PostgresStore {
             rows,
             admitted: _admitted,
         } = asked;
-        // Each in a box of its own: what a read by its key waits in is small, for it is made and
-        // moved with every one of them.
+        // Each future is in a box of its own: the future of a read by key must be small, because it
+        // is created and moved with every such read.
         if scans
             && let Some(outcome) =
                 Box::pin(self.brief.attempt(native, statement, &args, &rows)).await
@@ -310,7 +310,7 @@ impl PostgresStore {
         Box::pin(self.send(lane, own, statement, &args, rows)).await
     }
 
-    /// Runs a statement on a lane, or for as long as it takes in a place of its own.
+    /// Runs a statement on a lane, or alone in a slot for long reads.
     async fn send(
         &self,
         lane: &Lane,
@@ -325,7 +325,7 @@ impl PostgresStore {
         loop {
             let place = lane.place().await?;
             let live = Arc::clone(&place.live);
-            // What may take long ends with whoever asked for it.
+            // A long read is canceled when its caller stops waiting.
             let (place, scan) = match own.take() {
                 None => (Some(place), None),
                 Some(own) => (None, Some(Scan::new(&self.connector, place, own))),
@@ -345,8 +345,8 @@ impl PostgresStore {
                 Ok(()) => return Ok(taken),
                 Err(failure) => failure,
             };
-            // A write that may have been done is never run again: nobody knows. One that has not
-            // gets another way.
+            // A write that may have been done is never repeated. A write that was not sent gets
+            // another connection.
             let again = match &failure {
                 Failure::Unsent(_) => !std::mem::replace(&mut lost, true),
                 Failure::Server(e) if reads && error::is_lost(e) => {
@@ -414,7 +414,7 @@ impl Store for PostgresStore {
             && Native::of(statement).is_ok_and(|native| !matches!(native.span, Span::One))
     }
 
-    // A statement that has waited for a record counts what was there when it began to wait.
+    // A statement that waited for a record still uses the snapshot from the start of its wait.
     fn computes(&self, last: bool) -> bool {
         !last
     }

@@ -1,4 +1,4 @@
-//! A translated statement: its texts, and what each connection has prepared of them.
+//! A translated statement: its texts, and its prepared forms for each connection.
 
 use std::sync::Arc;
 
@@ -14,18 +14,18 @@ use linchpin_core::{Error, Result, Value};
 use linchpin_sql::access::Span;
 use linchpin_sql::tries::Tries;
 
-/// Texts for sets of null arguments that are kept; there are few in practice.
+/// The maximum number of cached texts for sets of null arguments; there are few in practice.
 const KEPT: usize = 64;
 
 /// The native form of a statement.
 pub(super) struct Native {
-    /// For calls without nulls among the arguments that matter.
+    /// For calls in which no decisive argument is null.
     plain: Arc<Text>,
     decisive: Vec<usize>,
     others: Mutex<Vec<(Vec<usize>, Arc<Text>)>>,
-    /// For calls of that kind, where many at a time can be answered together.
+    /// For such calls, if many of them can be answered together.
     pub(super) gather: Option<Gather>,
-    /// How many rows a read looks at.
+    /// The number of rows that a read examines.
     pub(super) span: Span,
     pub(super) tries: Tries,
 }
@@ -49,7 +49,7 @@ impl Native {
         })
     }
 
-    /// The native form of a statement this store has prepared.
+    /// The native form of a statement that this store has prepared.
     pub(super) fn of(statement: &Statement) -> Result<&Self> {
         statement
             .native
@@ -57,7 +57,7 @@ impl Native {
             .ok_or_else(|| Error::internal("the statement was prepared by another store"))
     }
 
-    /// Whether a call has no nulls among the arguments that matter.
+    /// Whether no decisive argument of a call is null.
     pub(super) fn is_plain(&self, args: &[Value]) -> bool {
         !self.decisive.iter().any(|slot| is_null(args, *slot))
     }
@@ -98,7 +98,7 @@ fn is_null(args: &[Value], slot: usize) -> bool {
 pub(super) struct Text {
     pub(super) binds: Vec<Bind>,
     rows: Sql,
-    /// The same write without rows.
+    /// The same write without result rows.
     counting: Option<Sql>,
     kinds: Vec<Type>,
 }
@@ -117,7 +117,7 @@ impl Sql {
         }
     }
 
-    /// What a connection has prepared of it; prepared now when it has not.
+    /// The prepared form for a connection; prepares it if needed.
     pub(super) async fn prepared(
         &self,
         live: &Live,
@@ -128,7 +128,7 @@ impl Sql {
         }
         let statement = live.client.prepare_typed(&self.text, kinds).await?;
         let mut prepared = self.prepared.lock();
-        // Those of connections that are gone leave in time.
+        // Removes the forms of closed connections.
         if prepared.len() == KEPT {
             prepared.remove(0);
         }
@@ -154,7 +154,7 @@ impl Text {
         self.counting.is_some()
     }
 
-    /// What a connection has prepared of it; prepared now when it has not.
+    /// The prepared form for a connection; prepares it if needed.
     pub(super) async fn prepared(
         &self,
         live: &Live,

@@ -1,15 +1,15 @@
-//! The outbox on the server: events are rows, written by the transaction of what they tell.
+//! The outbox on the server: events are rows, written in the transaction of the change.
 //!
-//! Transactions are committed in another order than they take numbers, so no single number can say
-//! what a consumer has had: behind one that was moved past a transaction still open, its events
-//! would be lost. A consumer has had a *set* of numbers instead, kept as ranges, and is given what
-//! is there and not in the set. Nothing waits for anything: an event is given as soon as it is
-//! committed. Two transactions that change one record take their numbers while they hold that
-//! record, so events of a record are in order in every look, and from one to the next.
+//! Transactions commit in another order than they take numbers, so one number cannot be the
+//! position of a consumer: if it passed the number of an open transaction, the events of that
+//! transaction would be lost. Instead, the position is a *set* of processed numbers, stored as
+//! ranges. A consumer gets the rows that are not in the set. Nothing waits: an event is delivered
+//! as soon as it is committed. Two transactions that change one record take their numbers while
+//! they lock that record, so events of a record are in order within every read, and from one read
+//! to the next.
 //!
-//! What was undone leaves holes in the set. A hole is closed once nobody can fill it any more:
-//! every transaction that was open when a higher number had been seen has ended, and no row is
-//! there.
+//! A rollback leaves a hole in the set. A hole is closed when it can no longer be filled: every
+//! transaction that was open when a higher number was seen has ended, and there is no row.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -30,12 +30,12 @@ use linchpin_core::event::Entry;
 use linchpin_core::store::Outbox;
 use linchpin_core::{Code, Error, Result, Timestamp, Uuid};
 
-/// Without caches of numbers: they have to ascend from one connection to the other.
+/// The sequence has no cache: numbers must ascend across connections.
 const TABLES: [&str; 2] = [
     "CREATE TABLE IF NOT EXISTS linchpin_outbox (seq BIGINT GENERATED ALWAYS AS IDENTITY (CACHE 1) PRIMARY KEY, id UUID NOT NULL, \
      entity TEXT NOT NULL, record TEXT, at TIMESTAMPTZ(3) NOT NULL, event JSON NOT NULL)",
-    // `mark` is a number that was seen, and `since` a transaction that began later than all who
-    // took smaller ones.
+    // `mark` is a number that was seen, and `since` is a transaction that began later than all
+    // transactions with smaller numbers.
     "CREATE TABLE IF NOT EXISTS linchpin_consumers (name TEXT PRIMARY KEY, had INT8MULTIRANGE NOT NULL, mark BIGINT, since XID8)",
 ];
 const JOIN: &str = "INSERT INTO linchpin_consumers (name, had) \
@@ -43,14 +43,14 @@ const JOIN: &str = "INSERT INTO linchpin_consumers (name, had) \
      ON CONFLICT (name) DO NOTHING";
 const INSERT: &str = "INSERT INTO linchpin_outbox (id, entity, record, at, event) SELECT e.id::uuid, e.entity, e.record, e.at, e.event::json \
      FROM unnest($1, $2, $3, $4, $5) AS e(id, entity, record, at, event)";
-/// One look: what is there within the holes of what a consumer has had, and behind them.
+/// One read: the rows within the holes of a consumer's set, and after the set.
 const WAITING: &str = "WITH had AS (SELECT had + $2::text::int8multirange AS had FROM linchpin_consumers WHERE name = $1) \
      SELECT e.seq, e.id::text, e.entity, e.record, e.at, e.event::text \
      FROM had CROSS JOIN LATERAL unnest('{[1,)}'::int8multirange - had.had) AS hole CROSS JOIN LATERAL \
      (SELECT * FROM linchpin_outbox WHERE seq >= lower(hole) AND seq < coalesce(upper(hole), 9223372036854775807) ORDER BY seq LIMIT $3) AS e \
      ORDER BY e.seq LIMIT $3";
-/// Whoever takes a number has changed a record before, and with that has become a transaction with
-/// an id: all that took numbers up to the mark are older than the transaction that notes it.
+/// A transaction that takes a number has changed a record before, and so has a transaction id: all
+/// transactions with numbers up to the mark are older than the transaction that stores the mark.
 const SETTLE: &str = "WITH c AS (SELECT had + $2::text::int8multirange AS had, \
        CASE WHEN since <= pg_snapshot_xmin(pg_current_snapshot()) THEN mark END AS final, mark IS NULL AS unmarked \
        FROM linchpin_consumers WHERE name = $1 FOR UPDATE), \
@@ -62,25 +62,25 @@ const SETTLE: &str = "WITH c AS (SELECT had + $2::text::int8multirange AS had, \
        mark = CASE WHEN d.unmarked OR d.final IS NOT NULL THEN upper(d.had) - 1 ELSE mark END, \
        since = CASE WHEN d.unmarked OR d.final IS NOT NULL THEN pg_current_xact_id() ELSE since END \
      FROM d WHERE name = $1";
-/// What all have had; a consumer that is not known has had nothing.
+/// Removes rows that all consumers have processed; an unknown consumer has processed none.
 const PRUNE: &str = "WITH had AS (SELECT range_intersect_agg(had) AS had, count(*) AS known FROM linchpin_consumers WHERE name = ANY($1)), \
      old AS (SELECT seq, at FROM linchpin_outbox ORDER BY seq LIMIT $3), \
      gone AS (DELETE FROM linchpin_outbox USING had, old WHERE linchpin_outbox.seq = old.seq AND old.at < $2 AND old.seq <@ had.had \
        AND had.known = cardinality($1) RETURNING 1) \
      SELECT count(*) FROM gone";
-/// One process at a time delivers to a consumer. The lock is the connection's: whoever is gone has
-/// given it up.
+/// One process at a time delivers to a consumer. The lock belongs to the connection: it is released
+/// when the process ends.
 const LEAD: &str = "SELECT pg_try_advisory_lock(('linchpin_outbox'::regclass::oid::bigint - 2147483648)::int, hashtext($1))";
-/// Soon noticed when the way to this process breaks: another one takes over then.
+/// Detects a broken connection to this process soon, so that another process takes over.
 const SETTINGS: &str =
     "SET tcp_keepalives_idle = 10; SET tcp_keepalives_interval = 5; SET tcp_keepalives_count = 3";
 
 type Done = std::result::Result<(), tokio_postgres::Error>;
 
-/// Rows of one insertion.
+/// The number of rows per insert.
 const CHUNK: usize = 1000;
 
-/// The statement that writes events, by connection.
+/// The statement that writes events, prepared per connection.
 pub(super) struct Recorder(Sql);
 
 impl Default for Recorder {
@@ -90,9 +90,9 @@ impl Default for Recorder {
 }
 
 impl Recorder {
-    /// Writes events within the transaction of a connection, in their order, and then says `end`.
-    /// The last events and the end travel together: in a transaction that has failed the end fails
-    /// as well, or undoes it.
+    /// Writes events in order within the transaction of a connection, and then sends `end`. The
+    /// last events and `end` are pipelined: in a failed transaction `end` fails as well, or rolls
+    /// back.
     pub(super) async fn write_and(
         &self,
         live: &Live,
@@ -109,7 +109,8 @@ impl Recorder {
         let Some(last) = entries.chunks(CHUNK).next_back() else {
             return (Ok(()), live.client.batch_execute(end).await);
         };
-        // Nothing may be said before the events are: whatever has to be waited for comes first.
+        // Nothing is sent before the events: the preparation, which waits for the server, comes
+        // first.
         let insert = match self.0.prepared(live, &KINDS).await {
             Ok(insert) => insert,
             Err(error) => return (Err(error), Ok(())),
@@ -134,11 +135,11 @@ async fn insert_all(live: &Live, insert: &tokio_postgres::Statement, entries: &[
     live.client.execute(insert, &values).await.map(drop)
 }
 
-/// The connection that delivers.
+/// The connection that delivers events.
 pub(super) struct Courier {
     connector: Arc<Connector>,
     state: Mutex<State>,
-    /// How long an answer is waited for.
+    /// The time limit for an answer.
     patience: Duration,
 }
 
@@ -163,12 +164,12 @@ impl Courier {
         }
     }
 
-    /// Gives up the connection and its locks; there is none from then on.
+    /// Closes the connection, which releases its locks; no other is opened.
     pub(super) async fn close(&self) {
         *self.state.lock().await = State::Closed;
     }
 
-    /// The connection; made again when it broke.
+    /// The connection; replaced if it is broken.
     async fn connection<'a>(&self, state: &'a mut State) -> Result<&'a mut Held> {
         let broken = match state {
             State::Closed => return Err(closed()),
@@ -221,7 +222,7 @@ impl Courier {
         Ok(Some(Arc::clone(&held.live)))
     }
 
-    /// The connection, for what any process may do.
+    /// The connection, for work that any process may do.
     async fn any(&self) -> Result<Arc<Live>> {
         Ok(Arc::clone(
             &self.connection(&mut *self.state.lock().await).await?.live,
@@ -241,7 +242,7 @@ impl Courier {
         {
             let mut state = self.state.lock().await;
             if matches!(&*state, State::Connected(held) if held.live.id == live.id) {
-                // Broken or silent; its locks go with it.
+                // Broken or silent; its locks end with it.
                 *state = State::Apart;
             }
         }
@@ -259,7 +260,7 @@ impl Courier {
     }
 }
 
-/// Numbers as a set the server reads.
+/// Numbers as a set in the server's syntax.
 fn set(numbers: &[i64]) -> String {
     let mut sorted = numbers.to_vec();
     sorted.sort_unstable();
@@ -312,7 +313,7 @@ impl Outbox for PostgresStore {
                         .execute(&mut *transaction)
                         .await?;
                 }
-                // Tables of these names and another shape are somebody else's.
+                // Tables with these names and other columns belong to another application.
                 sqlx::query(WAITING)
                     .bind("")
                     .bind("{}")
@@ -372,7 +373,7 @@ impl Outbox for PostgresStore {
 
     fn settle<'a>(&'a self, consumer: &'a str, given: &'a [i64]) -> BoxFuture<'a, Result<()>> {
         Box::pin(async move {
-            // Also when it is another process that delivers by now: what was had was had.
+            // Even if another process delivers now: processed events stay processed.
             let live = self.courier.any().await?;
             let given = set(given);
             self.courier

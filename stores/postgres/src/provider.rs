@@ -17,7 +17,7 @@ pub static KIND: StoreKind =
 /// Opens the database that a URL names: `postgres://user:password@host:port/database`.
 #[derive(Clone, Debug)]
 pub struct PostgresProvider {
-    /// How the server is used. The URL of these options is ignored.
+    /// The limits of the server's use. The URL of these options is ignored.
     pub options: PostgresOptions,
 }
 

@@ -1,4 +1,4 @@
-//! The way into transactions of the user's: one begins at a time.
+//! The start of the application's own transactions: one begins at a time.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,11 +7,11 @@ use parking_lot::Mutex;
 use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinHandle;
 
-/// How long others wait for one that has begun. Long enough for one that only writes, and short
-/// enough that one that waits for something else keeps nobody: those that follow run beside it.
+/// How long others wait for one that has begun. It is enough for a transaction that only writes. If
+/// a transaction waits for something else, the next ones run concurrently after this time.
 const TURN: Duration = Duration::from_millis(100);
 
-/// Where one waits until the one before has ended, waits itself, or takes long.
+/// A transaction waits here until the previous one has ended, waits itself, or takes long.
 pub(super) struct Road(Arc<Semaphore>);
 
 impl Default for Road {
@@ -36,7 +36,7 @@ impl Road {
     }
 }
 
-/// A turn. It ends when it is dropped, or after a while.
+/// A turn. It ends on drop, or after a time limit.
 pub(super) struct Way {
     turn: Arc<Mutex<Option<OwnedSemaphorePermit>>>,
     timer: JoinHandle<()>,

@@ -1,10 +1,11 @@
-//! Transactions: each on a connection of its own for as long as it lasts. Writes that leave events
-//! are short ones, and so are those that have given way to somebody's lock.
+//! Transactions: each has its own connection until it ends. Writes that record events are short
+//! transactions, and so are writes that were stopped by a lock of another transaction.
 //!
-//! What somebody else holds is waited for with care. A transaction of the framework's waits for a
-//! moment, gives way, and is begun again. One of the user's is given once and waits for as long as
-//! it takes; so only one of these begins at a time, as long as the one before neither ends, nor
-//! waits, nor takes long: two that take the same in another order would end each other. A share of
+//! Waits for locks follow rules that avoid deadlocks. A transaction of the framework waits briefly,
+//! rolls back, and retries. A transaction of the application runs once and waits as long as
+//! necessary; so the next one begins only after the previous one has ended, waits, or takes long:
+//! two transactions that lock the same records in another order would deadlock. A share of the
+//! connections is reserved for transactions that do not wait for long.
 //! the connections is kept from all who may wait for long.
 
 use std::sync::Arc;
@@ -23,15 +24,15 @@ use linchpin_core::event::Entry;
 use linchpin_core::store::{Patience, Plan, Rows, Statement, Transaction};
 use linchpin_core::{Error, Result, Value};
 
-/// The server undoes a transaction that is silent for too long: others wait for what it holds. And
-/// who waits for a lock is held up.
+/// The server rolls back a transaction that is idle for too long, because others wait for its
+/// locks. A statement that waits too long for a lock fails.
 const SETTINGS: &str = "SET idle_in_transaction_session_timeout = '5s'; SET lock_timeout = '100ms'";
 
-/// Waits for a while. Less than the second after which the server looks for who waits for whom: of
-/// several that do, ours gives way.
+/// Waits for some time, but less than the second after which the server checks for deadlocks: in a
+/// deadlock, ours is rolled back first.
 const LONG: &str = "BEGIN; SET LOCAL lock_timeout = '500ms'";
 
-/// Waits for as long as a statement may take.
+/// Waits up to the statement time limit.
 const WAIT: &str = "SET LOCAL lock_timeout = 0";
 
 const SAVEPOINT: &str = "SAVEPOINT statement";
@@ -43,21 +44,21 @@ pub(super) struct Sessions {
     connector: Arc<Connector>,
     idle: parking_lot::Mutex<Vec<Live>>,
     places: Arc<Semaphore>,
-    /// For those that may wait for long: fewer than places.
+    /// For transactions that may wait for long: fewer than connections.
     long: Arc<Semaphore>,
     road: Road,
     capacity: usize,
-    /// How long one that has given way waits for a place.
+    /// How long a stopped write waits for a connection.
     wait: Duration,
     recorder: Recorder,
 }
 
-/// What became of a write in a transaction of its own.
+/// The result of a write in a transaction of its own.
 pub(super) enum Written {
     Committed,
-    /// Nothing of it has happened.
+    /// It has not been done.
     Failed(Failure),
-    /// The connection was lost while it was being committed: nobody knows.
+    /// The connection was lost during the commit: the result is unknown.
     Unknown(tokio_postgres::Error),
 }
 
@@ -77,7 +78,7 @@ impl Sessions {
     }
 
     pub(super) async fn begin(self: &Arc<Self>, patience: Patience) -> Result<Conversation> {
-        // One that was idle may have broken meanwhile: nothing is lost by trying the next.
+        // An idle connection may have broken meanwhile: the next one is tried.
         loop {
             let (conversation, fresh) = self.take(patience).await?;
             match conversation
@@ -93,7 +94,7 @@ impl Sessions {
         }
     }
 
-    /// A connection before the beginning of its transaction, and whether it is a new one.
+    /// A connection before the start of its transaction, and whether it is new.
     async fn take(self: &Arc<Self>, patience: Patience) -> Result<(Conversation, bool)> {
         let wait = if patience == Patience::Long {
             self.wait
@@ -153,8 +154,8 @@ impl Sessions {
         Ok(Live::new(client))
     }
 
-    /// Runs a write and writes its events, both or neither. In two turns: its beginning travels
-    /// along with the statement, and its end along with the events.
+    /// Runs a write and stores its events atomically. It takes two round trips: BEGIN is sent with
+    /// the statement, and COMMIT with the events.
     pub(super) async fn write(
         self: &Arc<Self>,
         patience: Patience,
@@ -196,17 +197,17 @@ impl Sessions {
     }
 }
 
-/// A transaction; dropping it undoes everything.
+/// A transaction; dropping it rolls back.
 pub(super) struct Conversation {
     live: Option<Live>,
     places: [Option<OwnedSemaphorePermit>; 2],
-    /// As long as no other one of the user's may begin.
+    /// Its turn: while it holds it, no other transaction of the application may begin.
     way: Option<Way>,
     sessions: Arc<Sessions>,
     patience: Patience,
-    /// How often the present statement was run again.
+    /// The number of retries of the present statement.
     repeats: usize,
-    /// Nothing can be done with it any more.
+    /// Whether the transaction is lost.
     lost: bool,
 }
 
@@ -226,7 +227,7 @@ impl Conversation {
     ) -> Result<Rows> {
         self.repeats = 0;
         let live = self.live()?;
-        // What fails here ends the transaction; one that is given once goes on when it has waited.
+        // A failure here ends the transaction; one that runs once continues after a wait.
         let holds = matches!(statement.plan, Plan::Hold { .. } | Plan::Lock { .. });
         if statement.plan.reads() && !(holds && self.patience == Patience::Once) {
             let outcome = run::run_within(live, statement, args, &mut rows).await;
@@ -256,7 +257,7 @@ impl Conversation {
             .map_err(|failure| failure.into_error(statement))
     }
 
-    /// How it begins.
+    /// The statement that begins it.
     fn beginning(&self) -> &'static str {
         if self.patience == Patience::Long {
             LONG
@@ -265,7 +266,7 @@ impl Conversation {
         }
     }
 
-    /// Whether a statement that failed, and was undone, is run again; sees to what it needs then.
+    /// Whether to retry a statement that failed and was rolled back; prepares the retry.
     async fn repeats(&mut self, statement: &Statement, args: &[Value], failure: &Failure) -> bool {
         let Ok(live) = self.live() else { return false };
         if self.repeats == REPEATS {
@@ -276,7 +277,7 @@ impl Conversation {
         } else if self.patience == Patience::Once
             && let Failure::Server(error) = failure
         {
-            // The other one may be of the framework's, and have given way by now.
+            // The other one may be a transaction of the framework that has been rolled back by now.
             error::is_deadlock(error) || (error::is_held_up(error) && self.wait().await.is_ok())
         } else {
             false
@@ -285,17 +286,17 @@ impl Conversation {
         again
     }
 
-    /// From now on statements wait for as long as it takes, and others of the user's begin
-    /// meanwhile.
+    /// From now on statements wait up to the time limit, and other transactions of the application
+    /// may begin.
     async fn wait(&mut self) -> Result<()> {
         self.way = None;
         let set = self.live()?.client.batch_execute(WAIT).await;
-        // The server has ended the transaction: a commit would be a rollback that says nothing.
+        // The server has ended the transaction: a commit would silently be a rollback.
         self.lost |= set.is_err();
         set.map_err(Error::unavailable)
     }
 
-    /// Runs a write that can be undone alone, with its events; and whether the transaction goes on.
+    /// Runs a write under a savepoint, with its events; returns whether the transaction continues.
     async fn apart(
         &self,
         live: &Live,
@@ -325,7 +326,7 @@ impl Conversation {
         (outcome, kept.is_ok())
     }
 
-    /// Begins and runs the first statement.
+    /// Begins the transaction and runs the first statement.
     async fn start(
         &self,
         statement: &Statement,
@@ -350,8 +351,8 @@ impl Conversation {
             .write_and(live, entries, "COMMIT")
             .await;
         if let Err(error) = recorded {
-            // A server that refuses the events undoes the rest. One that is gone may have committed
-            // all of it before.
+            // If the server refuses the events, it rolls back the rest. If the connection is lost,
+            // the server may have committed everything before.
             return if error.code().is_some() {
                 Written::Failed(Failure::Server(error))
             } else {
@@ -365,7 +366,7 @@ impl Conversation {
         Written::Committed
     }
 
-    /// There is nothing to undo, and the connection serves others.
+    /// The transaction has ended, and the connection can be reused.
     fn keep(&mut self) {
         if let Some(live) = self.live.take() {
             self.sessions.idle.lock().push(live);
@@ -420,7 +421,7 @@ impl Transaction for Conversation {
             .await;
             match undone {
                 Ok(Ok(())) => self.keep(),
-                // The server undoes it when the connection ends.
+                // The server rolls back when the connection ends.
                 Ok(Err(_)) | Err(_) => self.live = None,
             }
         })
@@ -433,10 +434,10 @@ impl Drop for Conversation {
             return;
         };
         let (sessions, patience) = (Arc::clone(&self.sessions), self.sessions.connector.patience);
-        // Without a runtime the connection ends here, and the server undoes what was open.
+        // Without a runtime the connection ends here, and the server rolls back.
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             runtime.spawn(async move {
-                // A server that does not answer undoes it when the connection ends.
+                // If the server does not answer, it rolls back when the connection ends.
                 if let Ok(Ok(())) =
                     tokio::time::timeout(patience, live.client.batch_execute("ROLLBACK")).await
                 {
