@@ -1,11 +1,11 @@
-//! `cargo xtask conformance`: as many random sequences of calls as one likes, on one store beside
-//! the memory model.
+//! `cargo xtask conformance`: a given number of random call sequences, on one store and on the
+//! memory model.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::{cargo, step};
 
-/// What a store's test is called, and whether it needs the feature of its name.
+/// The name of a store's test, and whether it needs the feature of that name.
 const STORES: [(&str, bool); 3] = [("memory", false), ("sqlite", false), ("postgres", true)];
 
 pub fn run(args: &[String]) -> Result<(), String> {
@@ -38,7 +38,7 @@ struct Asked {
 
 impl Asked {
     fn read(args: &[String]) -> Result<Self, String> {
-        // Another beginning each time, unless one wants to see a sequence again.
+        // A new seed each time, unless a sequence must be repeated.
         let now = SystemTime::now()
             .duration_since(UNIX_EPOCH)
             .map_or(0, |d| d.as_secs());

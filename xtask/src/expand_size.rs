@@ -1,14 +1,13 @@
-//! How much code the macros write: measured on the reviewed snapshots, which hold the expansions as
-//! a person reads them.
+//! The size of macro expansions, measured on the reviewed snapshots, which contain formatted code.
 
 use std::path::Path;
 
-/// Most formatted lines of an entity of eight fields.
+/// The maximum number of formatted lines of an entity with eight fields.
 const ENTITY: usize = 200;
-/// Formatted lines an operation should have.
+/// The target number of formatted lines of an operation.
 const OPERATION: usize = 40;
-/// Operations over it, with the lines they may not exceed: examples that show many options at once.
-/// Entries only ever shrink or go.
+/// Operations above the target, with their maximum number of lines: examples that show many options
+/// at once. Entries are only ever reduced or removed.
 const HELD: &[(&str, usize)] = &[
     ("op_aggregate_full", 69),
     ("op_collection_full", 136),
@@ -32,9 +31,9 @@ fn code_lines(body: &str) -> usize {
 /// Columns of an expansion, as `prettyplease` breaks lines.
 const WIDTH: usize = 89;
 
-/// An expansion without the names that stand beside field numbers (`7 /* due_at */`), and without
-/// the line breaks that they brought: a group in brackets that had a name in it, and a method that
-/// follows on one, take one line if they fit.
+/// An expansion without the names in comments after field numbers (`7 /* due_at */`), and without
+/// the line breaks that they caused: a bracketed group with a name in it, and a method call on the
+/// next line, are joined into one line if they fit.
 fn unbroken(body: &str) -> String {
     let mut lines: Vec<(String, bool)> = body.lines().map(unnamed).collect();
     while let Some((from, to, joined)) =
@@ -66,13 +65,13 @@ fn indent(line: &str) -> usize {
     line.len() - line.trim_start().len()
 }
 
-/// Whether a line is not broken: the comma at its end may stand beyond.
+/// Whether a line fits; the comma at its end may exceed the width.
 fn fits(line: &str) -> bool {
     line.trim_end_matches(',').len() <= WIDTH
 }
 
-/// The group that begins at the end of a line, when it had a name and fits on one: its first and
-/// last line, and how it reads then.
+/// The group that begins at the end of a line, if it contained a name and fits on one line: its
+/// first and last line, and the joined text.
 fn group(lines: &[(String, bool)], at: usize) -> Option<(usize, usize, String)> {
     const OPEN: [char; 3] = ['(', '[', '<'];
     let first = &lines[at].0;
@@ -107,7 +106,7 @@ fn group(lines: &[(String, bool)], at: usize) -> Option<(usize, usize, String)> 
     fits(&joined).then_some((at, to, joined))
 }
 
-/// A line and the only method that follows on it, when one of them had a name and both fit on one
+/// A line and the single method call after it, if one of them contained a name and both fit on one
 /// line.
 fn method(lines: &[(String, bool)], at: usize) -> Option<(usize, usize, String)> {
     let ((first, one), (next, other)) = (lines.get(at)?, lines.get(at + 1)?);
@@ -124,7 +123,7 @@ fn method(lines: &[(String, bool)], at: usize) -> Option<(usize, usize, String)>
     (follows && (*one || *other) && fits(&joined)).then_some((at, at + 1, joined))
 }
 
-/// Prints a row per snapshot; fails when one that a budget concerns is over it.
+/// Prints a row per snapshot; fails if one exceeds its budget.
 pub(crate) fn run() -> Result<(), String> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../snapshots");
     let entries =
@@ -138,7 +137,7 @@ pub(crate) fn run() -> Result<(), String> {
         let text = std::fs::read_to_string(entry.path()).map_err(|e| format!("{name}: {e}"))?;
         // A snapshot begins with its metadata between two `---` lines.
         let body = text.splitn(3, "---\n").nth(2).unwrap_or(&text);
-        // The declaration stands above what it expands to.
+        // The declaration comes before its expansion.
         let body = body
             .split_once("\n// Expansion\n\n")
             .map_or(body, |(_, expansion)| expansion);
@@ -152,7 +151,7 @@ pub(crate) fn run() -> Result<(), String> {
     let (mut entities, mut operations) = (0, 0);
     println!("{:<40} {:>6} {:>8}  budget", "expansion", "lines", "bytes");
     for (name, lines, bytes) in &rows {
-        // Expansions of faulty input (`…_broken`) have no budget: nobody ships them.
+        // Expansions of invalid input (`…_broken`) have no budget, because they are never shipped.
         let budget = if name.starts_with("op_") && name != "op_broken" {
             operations += 1;
             Some(OPERATION)
@@ -174,8 +173,7 @@ pub(crate) fn run() -> Result<(), String> {
             over.push(format!("{name} ({lines} lines)"));
         }
     }
-    // A budget that finds nothing to measure would pass for ever, for instance after a snapshot got
-    // another name.
+    // A budget without a snapshot would always pass, for example after a snapshot was renamed.
     for (count, what) in [(entities, "entity_small"), (operations, "op_*")] {
         if count == 0 {
             over.push(format!(

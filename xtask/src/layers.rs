@@ -1,9 +1,8 @@
 //! The direction of dependencies: between the crates of the workspace, and between the modules of a
 //! crate.
 //!
-//! `layers.txt` lists both, lowest first. A crate or a module may name only what stands on a line
-//! above its own. Arrows that still point the other way stand under `[held]`; the list only ever
-//! gets shorter.
+//! `layers.txt` lists both, lowest first. A crate or a module may only use names of the lines above
+//! its own. Existing exceptions are listed under `[held]`; that list may only become shorter.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -11,11 +10,11 @@ use std::path::{Path, PathBuf};
 
 const ORDER: &str = include_str!("../layers.txt");
 
-/// A section of the order: the layer of each name.
+/// A section of the file: the layer of each name.
 type Layers<'a> = BTreeMap<&'a str, usize>;
 
-/// Fails when an arrow points up that is not held, when a held arrow is gone, or when a crate or
-/// module has no place.
+/// Fails if a dependency points upwards and is not a listed exception, if a listed exception no
+/// longer exists, or if a crate or module is not listed.
 pub(crate) fn run() -> Result<(), String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let (sections, held) = read(ORDER);
@@ -62,7 +61,7 @@ pub(crate) fn run() -> Result<(), String> {
     }
 }
 
-/// The sections of the order, and the arrows that are held.
+/// The sections of the file, and the listed exceptions.
 fn read(text: &str) -> (Vec<(&str, Layers<'_>)>, BTreeSet<&str>) {
     let (mut sections, mut held): (Vec<(&str, Layers<'_>)>, _) = (Vec::new(), BTreeSet::new());
     let mut in_held = false;
@@ -89,7 +88,7 @@ fn read(text: &str) -> (Vec<(&str, Layers<'_>)>, BTreeSet<&str>) {
     (sections, held)
 }
 
-/// What each crate of the workspace depends on, tests apart.
+/// The dependencies of each crate of the workspace, without tests.
 fn crates(root: &Path) -> Result<BTreeMap<String, BTreeSet<String>>, String> {
     let manifest = text(&root.join("Cargo.toml"))?;
     let members = manifest
@@ -124,7 +123,7 @@ fn crates(root: &Path) -> Result<BTreeMap<String, BTreeSet<String>>, String> {
     Ok(all)
 }
 
-/// What each top-level module below a folder names with `crate::`, tests apart.
+/// The names that each top-level module below a directory uses with `crate::`, without tests.
 fn modules(folder: &Path) -> Result<BTreeMap<String, BTreeSet<String>>, String> {
     let lib = text(&folder.join("lib.rs"))?;
     let homes = re_exports(&lib);
@@ -175,7 +174,7 @@ fn re_exports(lib: &str) -> BTreeMap<String, String> {
     homes
 }
 
-/// The code of a file before its unit tests, comments left out.
+/// The code of a file before its unit tests, without comments.
 fn without_tests(source: &str) -> String {
     let code = source.split("#[cfg(test)]\nmod ").next().unwrap_or(source);
     code.lines()

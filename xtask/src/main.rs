@@ -1,4 +1,4 @@
-//! Every chore of the workspace, in Rust: `cargo xtask <task>`.
+//! All development tasks of the workspace: `cargo xtask <task>`.
 
 use std::process::ExitCode;
 
@@ -14,18 +14,19 @@ mod wasm;
 
 use steps::{cargo, step};
 
-/// The stores and test doubles that are built in where everything is tested: one set, so that
-/// everything is built once.
+/// The features of stores and test doubles that are enabled when everything is tested: a single
+/// set, so that everything is built once.
 const FEATURES: [&str; 2] = [
     "--features",
     "linchpin/postgres,linchpin-auth/postgres,linchpin-auth/test-util,linchpin-benches/auth,linchpin-benches/postgres,quickstart/postgres,tasks/postgres,shop/postgres",
 ];
 
-/// Lints compile dependencies as tests do, so that what runs while compiling (macros, C libraries)
-/// is built once for both.
+/// Lints compile dependencies with the settings of tests, so that build-time code (macros, C
+/// libraries) is built once for both.
 const AS_TESTS: [&str; 2] = ["--config", "profile.dev.package.\"*\".opt-level=1"];
 
-/// What `linchpin-auth` has beside the default features switched off: nothing, or one of them.
+/// The features of `linchpin-auth` that are tested alone without the default features: none, or one
+/// of them.
 const AUTH_FEATURES: [&str; 4] = ["", "breach-check", "providers", "smtp"];
 
 const HELP: &str = "\

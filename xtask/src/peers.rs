@@ -1,23 +1,23 @@
-//! The programs that authentication is tested against: another maker of one-time codes, a real mail
-//! server, other libraries of tokens, a browser, an issuer that people sign in at, a client of its
-//! routes, a program that calls what an OpenAPI document describes.
+//! The programs for tests of authentication: an independent generator of one-time codes, a real
+//! mail server, other token libraries, a browser, an identity provider, a client of its routes, and
+//! a client of OpenAPI documents.
 
 use std::os::unix::fs::MetadataExt;
 use std::process::{Command, Stdio};
 
-/// The folder of what runs in node: the issuer, and what reads tokens.
+/// The directory of the Node.js programs: the identity provider and the token reader.
 const ISSUER: &str = concat!(
     env!("CARGO_MANIFEST_DIR"),
     "/../plugins/auth/tests/peers/oidc-provider"
 );
 
-/// The folder of the client that authentication is driven by.
+/// The directory of the client of the authentication routes.
 const CLIENT: &str = concat!(
     env!("CARGO_MANIFEST_DIR"),
     "/../plugins/auth/tests/peers/snapshot"
 );
 
-/// What is needed, how to tell that it is there, and how it is installed.
+/// The name of each program, the command that checks it, and the command that installs it.
 const PEERS: [(&str, &[&str], &[&str]); 9] = [
     (
         "openssl",
@@ -69,7 +69,7 @@ const PEERS: [(&str, &[&str], &[&str]); 9] = [
         &["node", "--version"],
         &["apt-get", "install", "nodejs", "npm"],
     ),
-    // In the versions of its lock file.
+    // The versions in its lock file.
     (
         "oidc-provider and jose",
         &["npm", "ls", "--prefix", ISSUER],
@@ -82,8 +82,7 @@ const PEERS: [(&str, &[&str], &[&str]); 9] = [
     ),
 ];
 
-/// Installs what is missing. What cannot be installed is said in a sentence, before its tests fail
-/// one by one.
+/// Installs missing programs. If one cannot be installed, prints one message before its tests fail.
 pub(crate) fn install() -> Result<(), String> {
     let mut missing = Vec::new();
     for (name, there, install) in PEERS {
@@ -109,11 +108,11 @@ pub(crate) fn install() -> Result<(), String> {
     }
 }
 
-/// Installs packages of Debian, and says whether it could.
+/// Installs Debian packages; returns whether that was possible.
 pub(crate) fn apt(packages: &[&str]) -> bool {
     let root = std::fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0);
     let by: &[&str] = if root { &[] } else { &["sudo", "-n"] };
-    // A bare machine has no lists of packages. That they are old is no reason to fail.
+    // A new machine has no package lists. Outdated lists are not an error.
     runs(&[by, &["apt-get", "update", "-q"]].concat());
     runs(
         &[
@@ -134,7 +133,8 @@ pub(crate) fn apt(packages: &[&str]) -> bool {
 
 fn runs(command: &[&str]) -> bool {
     let (program, arguments) = (command[0], &command[1..]);
-    // Debian keeps its Python from being added to unless told so; these are packages of tests.
+    // Debian protects its Python installation unless this option is given; these are packages for
+    // tests.
     let mut command = Command::new(program);
     command.env("PIP_BREAK_SYSTEM_PACKAGES", "1");
     command

@@ -1,4 +1,4 @@
-//! `PostgreSQL`: the one that the tests of its store start, and one for the benchmarks.
+//! `PostgreSQL`: installed for the tests of its store, and started for the benchmarks.
 
 #[path = "../../runtime/tests/support/programs.rs"]
 mod programs;
@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Installs it where it is missing. Where it cannot be, that is said in a sentence, before the
-/// tests of one store fail one by one.
+/// Installs it if it is missing. If that is not possible, prints one message before the tests of
+/// the store fail.
 pub(crate) fn install() -> Result<(), String> {
     let there =
         || std::env::var_os("LINCHPIN_TEST_POSTGRES").is_some() || programs::folder().is_some();
@@ -25,8 +25,7 @@ pub(crate) fn install() -> Result<(), String> {
     Err("PostgreSQL is not installed, and its store cannot be tested: `apt-get install postgresql`, or name a server in LINCHPIN_TEST_POSTGRES".to_owned())
 }
 
-/// A server of our own on a free port, with settings as they are shipped; ended and removed when
-/// dropped.
+/// A server on a free port with its default settings; stopped and removed on drop.
 pub(crate) struct Cluster {
     bin: PathBuf,
     folder: PathBuf,
@@ -35,7 +34,7 @@ pub(crate) struct Cluster {
 }
 
 impl Cluster {
-    /// Makes it below a folder and starts it.
+    /// Creates it below a directory and starts it.
     pub(crate) fn start(below: &Path) -> Result<Self, String> {
         install()?;
         let bin = programs::folder()
@@ -95,7 +94,7 @@ impl Cluster {
         format!("postgres://bench@127.0.0.1:{}/{database}", self.port)
     }
 
-    /// Runs a statement on the database that is always there.
+    /// Runs a statement on the default database.
     pub(crate) fn sql(&self, text: &str) -> Result<(), String> {
         let mut psql = Command::new(self.bin.join("psql"));
         done(psql.args([
@@ -108,7 +107,7 @@ impl Cluster {
         ]))
     }
 
-    /// One of its programs, as a user it agrees to run as.
+    /// A command for one of its programs, as a user that it accepts.
     fn program(&self, name: &str) -> Command {
         let program = self.bin.join(name);
         let [first, rest @ ..] = programs::before() else {
@@ -123,7 +122,7 @@ impl Cluster {
 impl Drop for Cluster {
     fn drop(&mut self) {
         if let Some(mut server) = self.server.take() {
-            // An immediate stop; killed outright it would leave its children behind.
+            // An immediate shutdown; SIGKILL would leave its child processes running.
             let _ = Command::new("kill")
                 .args(["-QUIT", &server.id().to_string()])
                 .status();
@@ -133,7 +132,7 @@ impl Drop for Cluster {
     }
 }
 
-/// Runs something to its end; what it said is told when it fails.
+/// Runs a command to its end; on failure the error contains its output.
 fn done(command: &mut Command) -> Result<(), String> {
     let out = command.output().map_err(|e| format!("{command:?}: {e}"))?;
     if out.status.success() {

@@ -1,5 +1,5 @@
-//! The steps of a task: each is a command that is timed, and a table says afterwards which took how
-//! long.
+//! The steps of a task: each is a command with a measured duration; a table at the end shows the
+//! durations.
 
 use std::borrow::BorrowMut;
 use std::fs::File;
@@ -10,28 +10,28 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
-/// Most seconds of `cargo xtask test` on two cores, with the dependencies compiled by an earlier
-/// run.
+/// The maximum duration of `cargo xtask test` in seconds, on two cores, with dependencies compiled
+/// before.
 const WARM: u64 = 20 * 60;
-/// Most seconds of it on a bare machine, which compiles the dependencies and installs what the
-/// tests talk to.
+/// The maximum duration in seconds on a new machine, including compiling the dependencies and
+/// installing programs for tests.
 const BARE: u64 = 40 * 60;
 
-/// How many steps run at a time, where steps can run beside each other.
+/// The maximum number of concurrent steps.
 const BESIDE: usize = 2;
 
-/// The steps that have run, and how many seconds each took.
+/// The finished steps, and their durations in seconds.
 static STEPS: Mutex<Vec<(String, u64)>> = Mutex::new(Vec::new());
 
-/// `cargo` with these arguments.
+/// A `cargo` command with these arguments.
 pub(crate) fn cargo(args: &[&str]) -> Command {
-    // Cargo tells its own path to what it runs, so that the same toolchain is used throughout.
+    // Cargo passes its own path to child processes, so that the same toolchain is used everywhere.
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.args(args);
     command
 }
 
-/// Where cargo puts what it builds.
+/// The target directory of cargo.
 pub(crate) fn target() -> PathBuf {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from)
@@ -42,7 +42,8 @@ pub(crate) fn step(name: &str, mut command: impl BorrowMut<Command>) -> Result<(
     timed(name, || status(name, command.borrow_mut()))
 }
 
-/// Runs a command as a step beside others: its output is printed in one piece when it ends.
+/// Runs a command as a step that runs concurrently with others: its output is printed as a whole
+/// when it ends.
 pub(crate) fn step_beside(name: &str, mut command: impl BorrowMut<Command>) -> Result<(), String> {
     timed(name, || {
         let command = command.borrow_mut();
@@ -60,7 +61,7 @@ pub(crate) fn step_beside(name: &str, mut command: impl BorrowMut<Command>) -> R
     })
 }
 
-/// A file that is gone when it is closed. A pipe would stay open as long as a server that a test
+/// A file that is deleted when it is closed. A pipe would stay open as long as a server that a test
 /// left running.
 fn nameless_file() -> std::io::Result<File> {
     static MADE: AtomicUsize = AtomicUsize::new(0);
@@ -84,11 +85,11 @@ fn status(name: &str, command: &mut Command) -> Result<(), String> {
     }
 }
 
-/// A step that can run beside others.
+/// A step that can run concurrently with others.
 pub(crate) type Job<'a> = Box<dyn FnOnce() -> Result<(), String> + Send + 'a>;
 
-/// Runs jobs, at most [`BESIDE`] at a time, in the order given. Tests wait for servers and disks
-/// for a third of their time; a second job uses it.
+/// Runs jobs in the given order, at most [`BESIDE`] at a time. Tests wait for servers and disks for
+/// a third of their time; a second job uses that time.
 pub(crate) fn beside(jobs: Vec<Job<'_>>) -> Vec<Result<(), String>> {
     let jobs = Mutex::new(jobs.into_iter());
     let next = || jobs.lock().ok().and_then(|mut jobs| jobs.next());
@@ -111,7 +112,7 @@ pub(crate) fn beside(jobs: Vec<Job<'_>>) -> Vec<Result<(), String>> {
     })
 }
 
-/// Does something as a step.
+/// Runs a function as a step.
 pub(crate) fn timed<T>(name: &str, work: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
     println!("xtask: {name}");
     let started = Instant::now();
@@ -126,8 +127,8 @@ pub(crate) fn timed<T>(name: &str, work: impl FnOnce() -> Result<T, String>) -> 
     done
 }
 
-/// Prints where the time went, the longest first, and the budgets beside the total. Steps of one
-/// name are one row.
+/// Prints the durations, the longest first, and the budgets next to the total. Steps with the same
+/// name share a row.
 pub(crate) fn print_table(took: u64) {
     if let Ok(steps) = STEPS.lock() {
         print!("{}", table(&steps, took));

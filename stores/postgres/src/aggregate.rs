@@ -1,4 +1,4 @@
-//! Numbers over records to SQL, and their rows.
+//! Renders aggregates to SQL, and reads their rows.
 
 use std::cell::Cell;
 
@@ -46,11 +46,11 @@ impl Renderer<'_> {
         ))
     }
 
-    /// The same, and each group divided by the values of further fields: one statement, so all of
-    /// it is of one instant.
+    /// The same, with each group also divided by the values of further fields: one statement, so
+    /// that all numbers are from the same instant.
     ///
-    /// No field is a key as well, and none stands there twice: the server could not tell which part
-    /// a row is of.
+    /// No further field is also a group key, and none is listed twice: otherwise the part of a row
+    /// would be ambiguous.
     pub(super) fn divided(
         &mut self,
         filter: &Filter,
@@ -124,10 +124,11 @@ impl Renderer<'_> {
         };
         Ok(match (function, kind) {
             (Function::Count, _) => format!("COUNT({of}){only}"),
-            // A sum of BIGINT is a NUMERIC, which holds any; beyond BIGINT the cast is an error.
+            // A sum of BIGINT is a NUMERIC, which has no overflow; a sum out of range makes the
+            // cast fail.
             (Function::Sum, Kind::Integer) => format!("COALESCE(SUM({of}){only}, 0)::bigint"),
             (Function::Sum, _) => format!("COALESCE(SUM({of}){only}, 0)"),
-            // AVG of doubles squares them on the way, which can overflow.
+            // AVG of doubles squares them internally, which can overflow.
             (Function::Avg, _) => quotient(
                 &format!("SUM({of}){only}::double precision"),
                 &format!("COUNT({of}){only}"),
@@ -155,11 +156,11 @@ impl Renderer<'_> {
     }
 }
 
-/// A row of numbers.
+/// A row of aggregates.
 pub(super) struct Computed<'a> {
     row: &'a tokio_postgres::Row,
     entity: &'static EntityDesc,
-    /// What its columns hold.
+    /// The kinds of its columns.
     kinds: &'a [Kind],
     fault: Cell<bool>,
 }
@@ -178,10 +179,10 @@ impl<'a> Computed<'a> {
         }
     }
 
-    /// Whether everything in it is what its column holds.
+    /// Checks that every value fits its column.
     ///
     /// # Errors
-    /// `internal`: something else has written to the database.
+    /// `internal`: another program has written to the database.
     pub(super) fn sound(&self) -> Result<()> {
         if self.fault.get() {
             let table = self.entity.storage_name;
@@ -216,9 +217,9 @@ impl Row for Computed<'_> {
     }
 }
 
-/// A sum over a count, null where nothing was counted. The server refuses a quotient that rounds to
-/// zero, which elsewhere is zero: that is so where the sum is at most half as many smallest doubles
-/// as were counted.
+/// A sum divided by a count, null if nothing was counted. The server refuses a quotient that rounds
+/// to zero, but other stores return zero. This happens if the sum, in units of the smallest double,
+/// is at most half the count.
 fn quotient(sum: &str, count: &str) -> String {
     let zero = format!("abs({sum}) / '5e-324'::double precision <= {count} / 2.0");
     format!(

@@ -1,4 +1,4 @@
-//! Values into parameters, in the server's binary form.
+//! Binds values to parameters, in the server's binary format.
 
 use std::error::Error as StdError;
 
@@ -14,7 +14,7 @@ const EPOCH: i64 = 946_684_800_000_000;
 
 type Sent = std::result::Result<IsNull, Box<dyn StdError + Sync + Send>>;
 
-/// A value as the server takes it.
+/// A value in the server's form.
 #[derive(Debug)]
 pub(super) struct Bound<'a> {
     value: &'a Value,
@@ -44,9 +44,9 @@ pub(super) fn bound<'a>(binds: &'a [Bind], args: &'a [Value]) -> Result<Vec<Boun
 /// A parameter of a statement that answers many calls.
 #[derive(Debug)]
 pub(super) enum Gathered<'a> {
-    /// The same for all of them.
+    /// The same value for all of them.
     Common(Bound<'a>),
-    /// One value of each.
+    /// One value per call.
     Each(Vec<Bound<'a>>),
 }
 
@@ -141,7 +141,7 @@ fn jsonb(text: &[u8], out: &mut BytesMut) -> IsNull {
     IsNull::No
 }
 
-/// A list that travels as JSON text.
+/// A list, sent as JSON text.
 fn list(text: &str, kind: &Type, out: &mut BytesMut) -> Sent {
     match *kind {
         Type::TEXT_ARRAY => serde_json::from_str::<Vec<String>>(text)?.to_sql(kind, out),
@@ -160,7 +160,7 @@ fn list(text: &str, kind: &Type, out: &mut BytesMut) -> Sent {
     }
 }
 
-/// A TIMESTAMPTZ that is no value of a field.
+/// A TIMESTAMPTZ outside of entity fields.
 #[derive(Debug)]
 pub(super) struct Moment(i64);
 
@@ -182,13 +182,13 @@ impl ToSql for Moment {
     to_sql_checked!();
 }
 
-/// A date as the server counts it.
+/// A date in the server's unit.
 pub(super) fn micros(date: Timestamp) -> i64 {
-    // Years 1 to 9999 in microseconds are far from the bounds of i64.
+    // Years 1 to 9999 in microseconds are within the range of i64.
     date.millis() * 1000 - EPOCH
 }
 
-/// The instant of a TIMESTAMPTZ, if it is one of the years 1 to 9999.
+/// The instant of a TIMESTAMPTZ, if it is in the years 1 to 9999.
 pub(super) fn date(micros: i64) -> Option<Timestamp> {
     let millis = micros.checked_add(EPOCH)?.div_euclid(1000);
     (Timestamp::MIN.millis()..=Timestamp::MAX.millis())

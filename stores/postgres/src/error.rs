@@ -1,4 +1,4 @@
-//! What went wrong in Postgres, in the framework's terms.
+//! Converts errors of Postgres into errors of the framework.
 
 use tokio_postgres::error::SqlState;
 
@@ -29,12 +29,12 @@ pub(super) fn of(entity: &EntityDesc, error: tokio_postgres::Error) -> Error {
     plain(error)
 }
 
-/// The server ended a statement before it was done.
+/// The server stopped a statement before its end.
 pub(super) fn ended() -> Error {
     Error::new(Code::Timeout, "The database took too long")
 }
 
-/// An error of a statement that has nothing to do with a record.
+/// An error of a statement that does not concern a record.
 pub(super) fn plain(error: tokio_postgres::Error) -> Error {
     let Some(state) = error.code() else {
         return Error::unavailable(error);
@@ -43,7 +43,7 @@ pub(super) fn plain(error: tokio_postgres::Error) -> Error {
         return ended();
     }
     // By class: connection, rollback (serialization, deadlock), resources, operator intervention,
-    // system; and a standby.
+    // system; also a standby server.
     let passing = ["08", "40", "53", "57", "58"]
         .iter()
         .any(|class| state.code().starts_with(class))
@@ -58,37 +58,37 @@ pub(super) fn plain(error: tokio_postgres::Error) -> Error {
     if repeatable { told.overtaken() } else { told }
 }
 
-/// Whether the statement gave way to another one, or the server undid it in favour of one, so that
-/// it can be run again.
+/// Whether the statement hit a lock time-out, or the server rolled it back in favor of another one,
+/// so that it can be retried.
 pub(super) fn may_repeat(error: &tokio_postgres::Error) -> bool {
     is_held_up(error)
         || is_deadlock(error)
         || error.code() == Some(&SqlState::T_R_SERIALIZATION_FAILURE)
 }
 
-/// Whether somebody held what the statement wanted, for longer than it could wait.
+/// Whether the statement waited too long for a lock.
 pub(super) fn is_held_up(error: &tokio_postgres::Error) -> bool {
     error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE)
 }
 
-/// Whether several waited for each other, of which the server ended this one.
+/// Whether the server ended the statement because of a deadlock.
 pub(super) fn is_deadlock(error: &tokio_postgres::Error) -> bool {
     error.code() == Some(&SqlState::T_R_DEADLOCK_DETECTED)
 }
 
-/// Whether the server ended the statement before it was done.
+/// Whether the server stopped the statement before its end.
 pub(super) fn is_ended(error: &tokio_postgres::Error) -> bool {
     error.code() == Some(&SqlState::QUERY_CANCELED)
 }
 
-/// Whether the server does not know how to run the statement.
+/// Whether the server does not understand the statement.
 pub(super) fn is_unreadable(error: &tokio_postgres::Error) -> bool {
     error
         .code()
         .is_some_and(|c| c.code().starts_with("42") || c.code().starts_with("0A"))
 }
 
-/// Whether the server, or the way to it, has gone.
+/// Whether the connection to the server is lost.
 pub(super) fn is_lost(error: &tokio_postgres::Error) -> bool {
     let stopped = [
         SqlState::ADMIN_SHUTDOWN,
@@ -121,7 +121,7 @@ pub(super) fn violated(entity: &EntityDesc, constraint: &str) -> Option<Vec<&'st
             .iter()
             .any(|u| u.fields.iter().map(|f| wire(*f)).eq(fields.iter().copied()))
     };
-    // The tenant that the index begins with is none of the constraint's fields.
+    // The index begins with the tenant, which is not one of the constraint's fields.
     match (entity.tenant, fields.split_first()) {
         (Some(tenant), Some((first, rest)))
             if wire(tenant.field) == *first && declared(rest) && !declared(&fields) =>

@@ -1,4 +1,4 @@
-//! The records of several values to SQL: one statement, whatever their number.
+//! Renders the records for several values to SQL: one statement for any number of values.
 
 use tokio_postgres::types::Type;
 
@@ -8,7 +8,7 @@ use linchpin_core::store::Order;
 use linchpin_core::{Error, Result};
 
 impl Renderer<'_> {
-    /// For each of the values in a slot, the first records that hold it in a field.
+    /// For each value in a slot, the first records with that value in a field.
     pub(super) fn related(
         &mut self,
         filter: &Filter,
@@ -44,8 +44,8 @@ impl Renderer<'_> {
         } else {
             format!(" ORDER BY {}", self.order(order)?)
         };
-        // A join with the first few of each value: what lies behind them is never read, however
-        // many there are.
+        // A join with the first records of each value: later records are never read, whatever their
+        // number.
         Ok(format!(
             "SELECT {columns} FROM (SELECT DISTINCT unnest({values})) AS linchpin_values(linchpin_value) CROSS JOIN LATERAL \
              (SELECT * FROM {table} WHERE {column} = linchpin_values.linchpin_value AND {condition}{first} LIMIT {limit}) AS {table} \

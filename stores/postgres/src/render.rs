@@ -1,8 +1,8 @@
-//! Plans to SQL text.
+//! Renders plans to SQL text.
 //!
-//! A statement has one text per set of arguments that are null: `f = $1` reads an index and
-//! `f IS NULL` does too, while `f IS NOT DISTINCT FROM $1` does not.
-//! [`Native`](super::native::Native) keeps the texts.
+//! A statement has one text for each set of null arguments: `f = $1` and `f IS NULL` can use an
+//! index, but `f IS NOT DISTINCT FROM $1` cannot. [`Native`](super::native::Native) caches the
+//! texts.
 
 use tokio_postgres::types::Type;
 
@@ -12,7 +12,7 @@ use linchpin_core::store::Plan;
 use linchpin_core::store::layout::{self, StoredIndex};
 use linchpin_core::{Error, Result, Value};
 
-/// What fills a parameter: a value, or the argument at a slot; and the type it is sent as.
+/// The source of a parameter: a value, or the argument at a slot; and its SQL type.
 #[derive(Clone, Debug)]
 pub(super) struct Bind {
     pub(super) value: std::result::Result<Value, usize>,
@@ -20,30 +20,30 @@ pub(super) struct Bind {
     pub(super) form: Form,
 }
 
-/// How a value is handed over.
+/// The form in which a value is bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
     Plain,
-    /// Folded, as the right side of `$contains`.
+    /// Case-folded, as the right side of `$contains`.
     Folded,
 }
 
 /// A rendered text.
 #[derive(Debug)]
 pub(super) struct Rendered {
-    /// With the entity's columns as its rows; an upsert's rows end with whether it made a record.
+    /// Returns the entity's columns as rows; an upsert's rows end with whether it created a record.
     pub(super) sql: String,
     /// The same write without rows, for callers that only count.
     pub(super) counting: Option<String>,
     pub(super) binds: Vec<Bind>,
-    /// The slots whose being null changes the text.
+    /// The slots for which a null argument changes the text.
     pub(super) decisive: Vec<usize>,
 }
 
-/// Renders a plan for calls in which the arguments at `nulls`, among those that matter, are null.
+/// Renders a plan for calls in which exactly the decisive arguments at `nulls` are null.
 ///
 /// # Errors
-/// When the plan holds a source that should have become an argument.
+/// If the plan contains a source that should be an argument.
 pub(super) fn render(
     entity: &'static EntityDesc,
     plan: &Plan,
@@ -84,7 +84,8 @@ pub(super) fn render(
             None,
         ),
         Plan::Hold { filter } => {
-            // A mark is an update of no key: the weaker lock would let it pass.
+            // A mark as deleted is an update that changes no key: it would not conflict with the
+            // weaker lock.
             let lock = if entity.soft_delete.is_some() {
                 "FOR SHARE"
             } else {
@@ -141,12 +142,12 @@ pub(super) fn render(
     })
 }
 
-/// Renders a read of one record for many calls at once: a parameter holds a list, with a value of
-/// each call, and a row ends with the number of the call that it answers, from 1. `None` when the
-/// plan, or one of its values, cannot be asked for so.
+/// Renders a read of one record for many calls at once: a parameter is a list with one value per
+/// call, and a row ends with the number of the call that it answers, from 1. `None` if the plan, or
+/// one of its values, cannot be combined.
 ///
 /// # Errors
-/// As for [`render`].
+/// Like [`render`].
 pub(super) fn gathered(entity: &'static EntityDesc, plan: &Plan) -> Result<Option<Rendered>> {
     let (filter, answer) = match plan {
         Plan::Select {
@@ -183,8 +184,8 @@ pub(super) fn gathered(entity: &'static EntityDesc, plan: &Plan) -> Result<Optio
     }
     let calls: Vec<String> = lists.iter().map(|at| format!("${}", at + 1)).collect();
     let names: Vec<String> = lists.iter().map(|at| call_value(at + 1)).collect();
-    // The limit says nothing new, but keeps the server from reading the table in another way than
-    // one call would.
+    // The limit has no effect on the result, but it keeps the server from another access path than
+    // for one call.
     let sql = format!(
         "SELECT {answer}{CALLS}.n FROM unnest({}) WITH ORDINALITY AS {CALLS}({}, n) CROSS JOIN LATERAL \
          (SELECT {columns} FROM {table} WHERE {condition} LIMIT 1) AS r",
@@ -202,16 +203,16 @@ pub(super) fn gathered(entity: &'static EntityDesc, plan: &Plan) -> Result<Optio
     }))
 }
 
-/// The calls that one statement answers; no table is called so, since an entity's name has no
-/// blanks.
+/// The relation of the calls that one statement answers. No table has this name, because names of
+/// entities contain no spaces.
 const CALLS: &str = "\"linchpin calls\"";
 
-/// What the value of a call is called where many are asked at once.
+/// The column of a call's value in a combined statement.
 fn call_value(parameter: usize) -> String {
     format!("v{parameter}")
 }
 
-/// The type of lists of a type; `None` for what is a list or a document itself.
+/// The array type of a type; `None` for lists and documents.
 fn array_of(kind: &Type) -> Option<Type> {
     Some(match *kind {
         Type::TEXT => Type::TEXT_ARRAY,
@@ -223,11 +224,11 @@ fn array_of(kind: &Type) -> Option<Type> {
     })
 }
 
-/// A condition with values in place, for a text of the user's that has parameters `$1` to `$before`
-/// already.
+/// A condition with literal values, for the application's own text that already has parameters `$1`
+/// to `$before`.
 ///
 /// # Errors
-/// When the filter holds an argument.
+/// If the filter contains an argument.
 pub(super) fn condition(
     entity: &'static EntityDesc,
     filter: &Filter,
@@ -255,7 +256,7 @@ pub(super) fn list_of(kind: Kind) -> Result<Type> {
     array_of(&type_of(kind)).ok_or_else(|| Error::internal("only scalars stand in lists"))
 }
 
-/// The condition of records that are not deleted; `None` when deleted ones are removed.
+/// The condition that a record is not marked as deleted; `None` if deleted records are removed.
 pub(super) fn live(entity: &EntityDesc) -> Option<String> {
     let soft_delete = entity.soft_delete?;
     let field = entity.fields.get(soft_delete.field())?;
@@ -280,7 +281,7 @@ pub(super) fn live(entity: &EntityDesc) -> Option<String> {
     })
 }
 
-/// Which records an index holds, when not all.
+/// The condition of a partial index; empty if it contains all records.
 pub(super) fn only(entity: &EntityDesc, index: &StoredIndex) -> String {
     let live = index.live.then(|| live(entity)).flatten();
     let null = index
@@ -294,8 +295,8 @@ pub(super) fn only(entity: &EntityDesc, index: &StoredIndex) -> String {
     }
 }
 
-/// A key of an index or an order. Null is the smallest value; where there is none, nothing is said,
-/// so that the index of the primary key serves as well.
+/// The direction of a key of an index or an order. Null is the smallest value. For a key without
+/// nulls nothing is added, so that the index of the primary key can be used as well.
 pub(super) fn direction(optional: bool, desc: bool) -> &'static str {
     match (optional, desc) {
         (false, false) => "ASC",
@@ -310,22 +311,22 @@ pub(super) fn quote(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }
 
-/// A text that is fixed in a declaration. Backslashes are plain: the store turns
-/// `standard_conforming_strings` on.
+/// A text that is fixed in a declaration. Backslashes are literal: the store enables
+/// `standard_conforming_strings`.
 pub(super) fn literal(text: &str) -> String {
     format!("'{}'", text.replace('\'', "''"))
 }
 
 pub(super) struct Renderer<'a> {
     pub(super) entity: &'static EntityDesc,
-    /// What its table is called where its columns stand.
+    /// The qualifier of its columns: the name of its table.
     scope: String,
-    /// How many other tables have been named.
+    /// The number of aliases used for other tables.
     links: usize,
     nulls: &'a [usize],
-    /// How many parameters there are before its own.
+    /// The number of parameters before its own.
     before: usize,
-    /// Whether arguments are columns of the calls that are answered together.
+    /// Whether arguments are columns of the combined calls.
     gathers: bool,
     binds: Vec<Bind>,
     decisive: Vec<usize>,
@@ -347,7 +348,7 @@ impl<'a> Renderer<'a> {
 }
 
 impl Renderer<'_> {
-    /// Renders a part over the columns of another table, by the name it has there.
+    /// Renders a part over the columns of another table, under its alias.
     pub(super) fn over<T>(
         &mut self,
         entity: &'static EntityDesc,
@@ -363,7 +364,7 @@ impl Renderer<'_> {
         rendered
     }
 
-    /// Whether a record of another table belongs to this one.
+    /// The condition that a linked record exists.
     fn linked(&mut self, linked: &Linked) -> Result<String> {
         let own = self.column(linked.field)?;
         self.links += 1;
@@ -399,8 +400,8 @@ impl Renderer<'_> {
             .ok_or_else(|| Error::internal("a plan names a field that does not exist"))
     }
 
-    /// A column of the stored record; with its table, since an upsert knows the proposed record's
-    /// as well.
+    /// A column of the stored record, with its table, because an upsert also has the columns of the
+    /// proposed record.
     pub(super) fn column(&self, field: usize) -> Result<String> {
         Ok(format!("{}.{}", self.scope, self.name(field)?))
     }
@@ -478,7 +479,8 @@ impl Renderer<'_> {
             Filter::Any(list) if list.is_empty() => Ok("FALSE".to_owned()),
             Filter::All(list) => self.join(list, " AND "),
             Filter::Any(list) => self.join(list, " OR "),
-            // In the words of the partial indexes, so that they are seen to serve.
+            // The exact text of the partial indexes' condition, so that the server can use these
+            // indexes.
             Filter::Cond { .. } if layout::is_live(self.entity, filter) => Ok(self.live()),
             Filter::Cond { field, op, value } => self.condition(*field, *op, value),
             Filter::Item {
@@ -495,14 +497,14 @@ impl Renderer<'_> {
                 Ok(if *held { there } else { format!("NOT {there}") })
             }
             Filter::Linked(linked) => self.linked(linked),
-            // A text of its own for calls without the value.
+            // Calls without the value have another text.
             Filter::Given(source) => {
                 Ok(if self.lacks(source) { "FALSE" } else { "TRUE" }.to_owned())
             }
         }
     }
 
-    /// The condition of live records, with the table named.
+    /// The condition of live records, qualified with the table.
     fn live(&self) -> String {
         live(self.entity).map_or_else(
             || "TRUE".to_owned(),
@@ -519,8 +521,8 @@ impl Renderer<'_> {
         })
     }
 
-    // Two-valued: a comparison with null is false (NULL counts as false, and nothing here is ever
-    // negated), `$ne` and `$nin` are true for null.
+    // Two-valued logic: a comparison with null is false (NULL counts as false, and nothing is ever
+    // negated here); `$ne` and `$nin` are true for null.
     fn condition(&mut self, field: usize, op: Op, value: &Operand) -> Result<String> {
         let column = self.column(field)?;
         let (desc, kind) = (&self.entity.fields[field], self.kind(field));
@@ -591,6 +593,6 @@ impl Renderer<'_> {
     }
 }
 
-/// The function that folds case as [`fold`](linchpin_core::filter::eval::fold) does; `install`
-/// makes it.
+/// The function that folds case like [`fold`](linchpin_core::filter::eval::fold); `install` creates
+/// it.
 pub(super) const FOLD: &str = "linchpin_fold";

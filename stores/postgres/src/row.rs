@@ -1,4 +1,4 @@
-//! A row of an answer: its bytes, read where they lie.
+//! A result row; its bytes are read in place.
 
 use std::cell::{Cell, OnceCell};
 use std::error::Error as StdError;
@@ -13,17 +13,17 @@ use linchpin_core::{Error, Result, ValueRef};
 
 /// The columns of an entity, in field order.
 ///
-/// A database can be written by others. What could not have been written here is noted while the
-/// row is read, and [`PgRow::sound`] makes an error of it.
+/// Other programs can write to the database. Values that this store cannot have written are noted
+/// while the row is read, and [`PgRow::sound`] returns an error for them.
 pub(super) struct PgRow<'a> {
     row: &'a tokio_postgres::Row,
     entity: &'static EntityDesc,
-    /// Lists of strings as JSON text, one place per field; none for entities without such a field.
+    /// Lists of strings as JSON text, one cell per field; none for entities without such a field.
     lists: Box<[OnceCell<String>]>,
     fault: Cell<Option<(usize, &'static str)>>,
 }
 
-/// The bytes of a value, whatever its type.
+/// The bytes of a value of any type.
 pub(super) struct Raw<'a>(pub(super) &'a [u8]);
 
 impl<'a> FromSql<'a> for Raw<'a> {
@@ -56,10 +56,10 @@ impl<'a> PgRow<'a> {
         }
     }
 
-    /// Whether everything that was read of the row is a value of its field.
+    /// Checks that every value read from the row is valid for its field.
     ///
     /// # Errors
-    /// `internal`; the cause names the column and what is wrong, never the value.
+    /// `internal`; the cause names the column and the mistake, but never the value.
     pub(super) fn sound(&self) -> Result<()> {
         let Some((field, what)) = self.fault.take() else {
             return Ok(());

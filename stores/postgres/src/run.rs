@@ -13,13 +13,13 @@ use linchpin_core::entity::Kind;
 use linchpin_core::store::{Plan, Rows, Statement, aggregate_kinds};
 use linchpin_core::{Error, Result, Value};
 
-/// Why a statement failed.
+/// The reason why a statement failed.
 pub(super) enum Failure {
     /// The connection was lost before the statement was sent.
     Unsent(tokio_postgres::Error),
-    /// The server said so, or nothing was heard of it any more.
+    /// The server reported an error, or the connection was lost.
     Server(tokio_postgres::Error),
-    /// What came is not what was expected.
+    /// The answer was not the expected one.
     Own(Error),
 }
 
@@ -44,7 +44,7 @@ pub(super) async fn run(
         .map_err(Failure::Own)?;
     match attempt(live, statement, &text, args, rows).await {
         Err(Failure::Server(error)) if chosen_key_taken(statement, args, &error) => {
-            // Somebody gave records keys that the sequence had not reached yet.
+            // Existing records have keys that the sequence has not reached yet.
             advance(live, statement).await.map_err(Failure::Server)?;
             attempt(live, statement, &text, args, rows).await
         }
@@ -52,7 +52,7 @@ pub(super) async fn run(
     }
 }
 
-/// Runs a statement within a transaction, in which nothing can be repaired when it fails.
+/// Runs a statement within a transaction, in which a failed statement cannot be repaired.
 pub(super) async fn run_within(
     live: &Live,
     statement: &Statement,
@@ -65,13 +65,12 @@ pub(super) async fn run_within(
     attempt(live, statement, &text, args, rows).await
 }
 
-/// Whether a failed statement is worth another try once [`repair`] has been done, outside of what
-/// the failure has spoilt.
+/// Whether to retry a failed statement after [`repair`], outside of the failed transaction.
 pub(super) fn repairable(statement: &Statement, args: &[Value], failure: &Failure) -> bool {
     matches!(failure, Failure::Server(error) if chosen_key_taken(statement, args, error))
 }
 
-/// Somebody gave records keys that the sequence had not reached yet: moves it on.
+/// Existing records have keys that the sequence has not reached yet: advances it.
 pub(super) async fn repair(live: &Live, statement: &Statement) -> bool {
     advance(live, statement).await.is_ok()
 }
@@ -108,8 +107,8 @@ async fn attempt(
             .await
             .map_err(Failure::Server)?
     );
-    // Read to the end, also beyond what is wanted: a write is done when the server has said so
-    // behind its rows.
+    // Read to the end, even if no more rows are needed: a write is done only when the server
+    // reports its end after the rows.
     let mut wanted = true;
     let mut sound = Ok(());
     let kinds = match &statement.plan {
@@ -147,13 +146,13 @@ async fn attempt(
                     rows.created = row.try_get(entity.fields.len()).map_err(Failure::Server)?;
                 }
                 let row = PgRow::new(&row, entity);
-                // What is recorded is recorded to the end.
+                // Recording continues to the end.
                 wanted = rows.push(&row) || rows.is_recorded();
                 sound = sound.and(row.sound());
             }
         }
     }
-    // The caller knows the record; who is told of it does not.
+    // The caller knows the record, but consumers of events do not.
     if let Plan::Insert = statement.plan
         && !args.get(entity.primary).is_some_and(Value::is_null)
     {
@@ -162,7 +161,7 @@ async fn attempt(
     sound.map_err(Failure::Own)
 }
 
-/// A key the store chose is news to the caller.
+/// The caller does not know a key that the store chose.
 fn insert(
     row: &tokio_postgres::Row,
     statement: &Statement,
@@ -186,7 +185,7 @@ fn chosen_key_taken(statement: &Statement, args: &[Value], error: &tokio_postgre
         && error.as_db_error().and_then(|e| e.constraint()) == Some(&schema::key_name(entity))
 }
 
-/// Puts a table's sequence behind the greatest key.
+/// Advances a table's sequence past the greatest key.
 async fn advance(
     live: &Live,
     statement: &Statement,

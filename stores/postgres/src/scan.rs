@@ -1,5 +1,5 @@
-//! Reads that may take long: each has a connection to itself while it runs, and ends with whoever
-//! asked for it.
+//! Reads that may take long: each has its own connection while it runs, and is canceled when its
+//! caller stops waiting.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,19 +8,19 @@ use super::connect::Connector;
 use super::lane::Place;
 use linchpin_sql::places;
 
-/// How long ending a statement may take; after that its connection is given up.
+/// The time limit for canceling a statement; after that its connection is closed.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// A read that runs. When it is dropped before its end, its place is free once the server is
-/// through with it.
+/// A running read. If it is dropped before its end, its slot becomes free when the server has
+/// finished with it.
 pub(super) struct Scan<'a> {
-    /// The way to have the server end it.
+    /// The connector, used to cancel the read.
     connector: Option<&'a Arc<Connector>>,
     held: Option<(Place, places::Place)>,
 }
 
 impl<'a> Scan<'a> {
-    /// One that the server is asked to end.
+    /// A read that must be canceled on drop.
     pub(super) fn new(
         connector: &'a Arc<Connector>,
         connection: Place,
@@ -32,7 +32,7 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// One that the server ends of itself before anybody could ask it to.
+    /// A read with so short a time limit that it needs no cancel request.
     pub(super) fn brief(connection: Place, place: places::Place) -> Self {
         Self {
             connector: None,
@@ -40,14 +40,14 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// The server does not answer: the connection is given up for everybody.
+    /// The server does not answer: the connection is closed for all callers.
     pub(super) fn abandon(mut self) {
         if let Some((connection, _)) = self.held.take() {
             connection.abandon();
         }
     }
 
-    /// It has ended by itself: its place is free for the next.
+    /// The read has ended by itself: its slot is free for the next one.
     pub(super) fn over(mut self) -> Option<places::Place> {
         self.held.take().map(|(_, place)| place)
     }
@@ -68,12 +68,12 @@ impl Drop for Scan<'_> {
                 if let Some(connector) = connector {
                     connector.cancel(&connection.live.client).await?;
                 }
-                // Answers come in turn: this one says that the statement before it is over.
+                // Answers come in order: this one means that the previous statement has ended.
                 connection.live.client.simple_query("").await.map(drop)
             };
             match tokio::time::timeout(PATIENCE, end).await {
                 Ok(Ok(())) => {}
-                // It may go on for long, and whoever came next would wait behind it.
+                // The statement may run for long, and the next caller would wait for it.
                 Ok(Err(error)) => {
                     tracing::debug!(%error, "a statement that nobody waits for could not be ended");
                     connection.abandon();

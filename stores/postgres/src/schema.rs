@@ -1,7 +1,7 @@
-//! Tables, indexes and the folding function: created on first start, compared ever after.
+//! Tables, indexes and the folding function: created on the first start, compared on later starts.
 //!
-//! The server writes definitions in its own words. So what is declared is made once more as a
-//! temporary table, undone at once, and the server describes both.
+//! The server rewrites definitions in its own form. So the declaration is also created as a
+//! temporary table, which is rolled back at once, and the server describes both.
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
@@ -14,14 +14,14 @@ use linchpin_core::filter::eval::fold;
 use linchpin_core::store::layout;
 use linchpin_core::{Code, Error, Result};
 
-/// Held while tables of a schema are made: several processes of one app start at once. An index of
-/// a large table takes its time, for those who wait as well.
+/// Locked while tables are created: several processes of one app may start at once. An index of a
+/// large table takes long, also for processes that wait.
 const ALONE: [&str; 2] = [
     "SET LOCAL statement_timeout = '10min'",
     "SELECT pg_advisory_xact_lock(1818848867, hashtext(coalesce(current_schema(), '')))",
 ];
 
-/// Creates what is missing and compares what is there. When anything differs, nothing is changed.
+/// Creates missing objects and compares existing ones. If anything differs, nothing is changed.
 pub(super) async fn install(pool: &PgPool, entities: &[&'static EntityDesc]) -> Result<()> {
     let mut connection = pool.acquire().await.map_err(Error::unavailable)?;
     let mut transaction = connection.begin().await.map_err(Error::unavailable)?;
@@ -74,8 +74,8 @@ pub(super) async fn install(pool: &PgPool, entities: &[&'static EntityDesc]) -> 
     transaction.commit().await.map_err(Error::unavailable)
 }
 
-/// What is there under the name that an entity's table had before. An empty table beside it would
-/// look like lost records.
+/// The table under the previous name of an entity's table. An empty new table would look like lost
+/// records.
 async fn earlier(
     connection: &mut PgConnection,
     entity: &EntityDesc,
@@ -91,7 +91,7 @@ async fn earlier(
     Ok(there.then(|| format!("missing, but {name}, its earlier name, is there")))
 }
 
-/// Waits until no other process makes tables; until the end of the transaction.
+/// Takes the lock for creating tables, until the end of the transaction.
 pub(super) async fn alone(connection: &mut PgConnection) -> sqlx::Result<()> {
     for sql in ALONE {
         sqlx::query(sql).execute(&mut *connection).await?;
@@ -99,7 +99,7 @@ pub(super) async fn alone(connection: &mut PgConnection) -> sqlx::Result<()> {
     Ok(())
 }
 
-/// Runs a text made of quoted names and fixed words only.
+/// Runs a text that consists of quoted names and fixed text only.
 async fn execute(connection: &mut PgConnection, sql: &str) -> sqlx::Result<()> {
     sqlx::query(AssertSqlSafe(sql))
         .execute(connection)
@@ -107,7 +107,7 @@ async fn execute(connection: &mut PgConnection, sql: &str) -> sqlx::Result<()> {
         .map(drop)
 }
 
-/// Every difference of an entity's table; `None` when there is no such table.
+/// All differences of an entity's table; `None` if it does not exist.
 async fn compare(
     connection: &mut PgConnection,
     entity: &EntityDesc,
@@ -154,8 +154,8 @@ fn differences(want: &BTreeMap<String, String>, have: &BTreeMap<String, String>)
             Some(_) => {}
         }
     }
-    // An index that somebody added for speed does no harm; a unique one changes what may be
-    // written.
+    // An additional index for speed is harmless; an additional unique index changes which records
+    // are accepted.
     let harmless =
         |name: &str, text: &str| name.starts_with("index ") && !text.starts_with("UNIQUE");
     for (name, text) in have
@@ -167,7 +167,7 @@ fn differences(want: &BTreeMap<String, String>, have: &BTreeMap<String, String>)
     all
 }
 
-/// The columns, constraints, indexes and triggers of a table, in the server's words.
+/// The columns, constraints, indexes and triggers of a table, as the server describes them.
 async fn describe(
     connection: &mut PgConnection,
     table: &str,
@@ -200,7 +200,7 @@ async fn describe(
         .collect()
 }
 
-/// The statements that make an entity's table; as a temporary one, to be described.
+/// The DDL statements of an entity's table; a temporary one is used for the description.
 fn declare(entity: &EntityDesc, temporary: bool) -> Vec<String> {
     let table = quote(entity.storage_name);
     let mut columns: Vec<String> = entity
@@ -223,8 +223,7 @@ fn declare(entity: &EntityDesc, temporary: bool) -> Vec<String> {
         "CREATE {kind} {table} (\n  {}\n)",
         columns.join(",\n  ")
     )];
-    // The server checks them in the order they were made: the first unique declared is the first
-    // one reported.
+    // The server checks them in the order of creation: the first declared unique is reported first.
     for index in layout::indexes(entity) {
         let key = |k: &linchpin_core::entity::SortDesc| {
             let field = &entity.fields[k.field];
@@ -274,7 +273,7 @@ pub(super) fn key_name(entity: &EntityDesc) -> String {
     layout::shortened(format!("pk_{}", entity.storage_name))
 }
 
-/// Makes the function that folds case: the framework's own folding, as a table of characters.
+/// Creates the function that folds case: the framework's own folding as a character table.
 async fn folding(connection: &mut PgConnection) -> sqlx::Result<()> {
     let body = folding_body();
     let text = "SELECT prosrc FROM pg_proc WHERE proname = $1 AND pronamespace = current_schema()::regnamespace AND NOT proisstrict";
@@ -285,8 +284,7 @@ async fn folding(connection: &mut PgConnection) -> sqlx::Result<()> {
     if found.as_deref() == Some(body) {
         return Ok(());
     }
-    // Not STRICT: then the server puts the body in place of the call, which is ten times as fast.
-    // Of a null it makes a null.
+    // Not STRICT: then the server inlines the body, which is ten times as fast. A null stays null.
     let sql = format!(
         "CREATE OR REPLACE FUNCTION {FOLD}(text) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE AS {}",
         literal(body)
@@ -294,7 +292,7 @@ async fn folding(connection: &mut PgConnection) -> sqlx::Result<()> {
     execute(connection, &sql).await
 }
 
-/// Worked out once: it looks at every character there is.
+/// Computed once: it examines every Unicode character.
 fn folding_body() -> &'static str {
     static BODY: OnceLock<String> = OnceLock::new();
     BODY.get_or_init(fold_all)
@@ -309,7 +307,8 @@ fn fold_all() -> String {
             to.push_str(&one);
         }
     }
-    // Most texts are ASCII, for which the server is fast; one character becomes one character in
+    // Most texts are ASCII, for which the server is fast; in other texts, too, one character
+    // becomes one character.
     // the others too.
     format!(
         "SELECT CASE WHEN octet_length($1) = char_length($1) THEN lower($1 COLLATE \"C\") ELSE translate($1, {}, {}) END",

@@ -1,4 +1,4 @@
-//! Pages to SQL: an order, a position and a limit, in a form that reads stretches of an index.
+//! Renders pages to SQL: an order, a position and a limit, in a form that reads ranges of an index.
 
 use tokio_postgres::types::Type;
 
@@ -51,8 +51,8 @@ impl Renderer<'_> {
         };
         Ok(match &behind[..] {
             [part] => one(part),
-            // Each part is a stretch of the index of at most a page; a page of them is put in
-            // order.
+            // Each part is a range of the index with at most a page of records; the first page of
+            // their union is sorted.
             parts => format!(
                 "{}{tail}",
                 parts
@@ -64,7 +64,7 @@ impl Renderer<'_> {
         })
     }
 
-    /// The records of a filter that words of somebody's own choose among.
+    /// The records of a filter with custom SQL for a further condition and the order.
     pub(super) fn chosen(
         &mut self,
         filter: &Filter,
@@ -73,7 +73,7 @@ impl Renderer<'_> {
         limit: Option<&Source>,
     ) -> Result<String> {
         let (condition, mut by) = embedded(words, self.entity, Dialect::Postgres)?;
-        // Theirs are the first parameters.
+        // The parameters of the custom SQL come first.
         for (slot, kind) in words.kinds.iter().enumerate() {
             self.parameter(Err(slot), type_of(*kind));
         }
@@ -92,7 +92,7 @@ impl Renderer<'_> {
         ))
     }
 
-    /// The conditions of the records behind a position; no record satisfies two of them.
+    /// The conditions of the records after a position; no record matches two of them.
     fn behind(&mut self, order: &[Order], keys: &[Option<usize>]) -> Result<Vec<String>> {
         let entity = self.entity;
         let optional = |o: &Order| entity.fields.get(o.field).is_some_and(|f| f.optional);
@@ -108,7 +108,7 @@ impl Renderer<'_> {
         })
     }
 
-    /// A stretch behind a position: one seek, however deep.
+    /// A range after a position: one seek at any depth.
     fn stretch(
         &mut self,
         order: &[Order],

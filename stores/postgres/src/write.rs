@@ -1,5 +1,5 @@
-//! Writes: among others on a connection as long as nobody stands in their way, else on one of their
-//! own.
+//! Writes: on a shared connection as long as they need not wait for a lock, else on a connection of
+//! their own.
 
 use std::time::Instant;
 
@@ -12,8 +12,9 @@ use linchpin_queues::{self as queues, Attempts};
 impl PostgresStore {
     /// Runs a write.
     ///
-    /// Whatever follows it on its connection waits with it. So it waits there for a moment only,
-    /// and longer where it waits alone. It never waits for long while it holds something: others
+    /// On a shared connection, later statements wait for it. So it waits for a lock only briefly
+    /// there, and longer on a connection of its own. It never waits for long while it holds locks,
+    /// because that could cause a deadlock.
     /// that want that, and hold what it wants, would wait for each other.
     pub(super) async fn write(
         &self,
@@ -58,7 +59,7 @@ impl PostgresStore {
         }
     }
 
-    /// Waits, for as long as a statement may take since it `began`.
+    /// Waits up to the time limit of a statement since it `began`.
     async fn in_time<T>(&self, began: Instant, wait: impl Future<Output = T>) -> Result<T> {
         if self.time.is_zero() {
             return Ok(wait.await);
@@ -68,7 +69,7 @@ impl PostgresStore {
             .map_err(|_| error::ended())
     }
 
-    /// Runs a write as a transaction of its own, with the events that it leaves.
+    /// Runs a write as a transaction of its own, with its events.
     async fn record(
         &self,
         patience: Patience,
@@ -76,7 +77,7 @@ impl PostgresStore {
         args: &[Value],
         rows: Rows,
     ) -> Result<Rows, Ended> {
-        // Refused at once while there is no way to the server.
+        // Refused at once while there is no connection to the server.
         drop(self.writes.place().await.map_err(Ended::For)?);
         let mut taken = rows;
         let written = tokio::time::timeout(
@@ -96,7 +97,7 @@ impl PostgresStore {
                 )));
             }
         };
-        // Nothing has been committed: it can be run again, whatever happened to the connection.
+        // Nothing has been committed: it can be retried, even if the connection is lost.
         let lost = match &failure {
             Failure::Unsent(_) => true,
             Failure::Server(e) => error::is_lost(e),
@@ -111,13 +112,13 @@ impl PostgresStore {
     }
 }
 
-/// How a write ended that was not done.
+/// The result of a write that was not done.
 enum Ended {
-    /// It is not tried again.
+    /// It is not retried.
     For(Error),
-    /// The connection was lost before anything was done.
+    /// The connection was lost before the write was sent.
     Lost(Error),
-    /// It gave way to somebody else.
+    /// It was stopped by a lock of another transaction.
     HeldUp,
 }
 

@@ -1,8 +1,8 @@
-//! `cargo xtask bench --cold`: the first build of a newcomer, from an empty target folder.
+//! `cargo xtask bench --cold`: the first build of a new user, with an empty target directory.
 //!
 //! The quickstart and a plain app (axum, sqlx and jsonwebtoken, in `benches/cold`) are built one
-//! after the other, in the same run and with the same versions of what they share, each with the
-//! profile that its users have. Downloads come first and do not count.
+//! after the other, in the same run, with the same versions of shared dependencies, each with the
+//! default profile of its users. Downloads are done before and do not count.
 
 use std::fs;
 use std::path::Path;
@@ -13,17 +13,17 @@ use super::server::run_to_end;
 use super::write;
 use crate::steps::target;
 
-/// How many times as long as the plain app the quickstart may take.
+/// The maximum ratio between the build times of the quickstart and of the plain app.
 const MOST: f64 = 2.0;
 
-/// What a build costs.
+/// The cost of a build.
 #[derive(Clone, Copy)]
 struct Cost {
     seconds: f64,
     cpu: f64,
 }
 
-/// Builds both and prints the table; fails when the quickstart takes too long.
+/// Builds both and prints the table; fails if the quickstart takes too long.
 pub(super) fn run(into_readme: bool) -> Result<(), String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("..")
@@ -42,7 +42,7 @@ pub(super) fn run(into_readme: bool) -> Result<(), String> {
     copy("benches/cold/main.rs", "src/main.rs")?;
     copy("Cargo.lock", "Cargo.lock")?;
     let done = both(&root, &app, &folder);
-    // Two target folders are more than a gigabyte.
+    // Two target directories need more than a gigabyte.
     let _ = fs::remove_dir_all(&folder);
     let (plain, quickstart) = done?;
 
@@ -68,7 +68,7 @@ pub(super) fn run(into_readme: bool) -> Result<(), String> {
     Ok(())
 }
 
-/// The cost of the plain app, and that of the quickstart.
+/// The costs of the plain app and of the quickstart.
 fn both(root: &Path, app: &Path, folder: &Path) -> Result<(Cost, Cost), String> {
     let host = host()?;
     run_to_end(cargo(app, folder).args(["fetch", "--quiet", "--target", &host]))?;
@@ -86,7 +86,7 @@ fn both(root: &Path, app: &Path, folder: &Path) -> Result<(Cost, Cost), String> 
     Ok((plain, quickstart))
 }
 
-/// The target that is built for without `--target`.
+/// The default target of the toolchain.
 fn host() -> Result<String, String> {
     let out = Command::new("rustc")
         .arg("-vV")
@@ -98,7 +98,7 @@ fn host() -> Result<String, String> {
         .ok_or_else(|| "rustc does not say its host".to_owned())
 }
 
-/// Cargo as a newcomer runs it: nothing of the surroundings changes what is built.
+/// A cargo command of a new user: the environment does not affect the build.
 fn cargo(here: &Path, target: &Path) -> Command {
     let mut command = crate::cargo(&[]);
     command.current_dir(here).env("CARGO_TARGET_DIR", target);
@@ -117,7 +117,7 @@ fn timed(command: &mut Command) -> Result<Cost, String> {
     })
 }
 
-/// CPU seconds of all child processes that have ended, with theirs; 0 where the system has no
+/// The CPU seconds of all ended child processes and their descendants; 0 if the system has no
 /// `/proc`.
 fn children_cpu() -> f64 {
     fs::read_to_string("/proc/self/stat")
@@ -127,7 +127,7 @@ fn children_cpu() -> f64 {
 }
 
 /// `cutime` and `cstime` of `/proc/<pid>/stat`: the 16th and 17th field, in hundredths of a second.
-/// The second field is a name in parentheses, which may hold spaces.
+/// The second field is a name in parentheses, which may contain spaces.
 fn of_children(stat: &str) -> Option<f64> {
     let (_, rest) = stat.rsplit_once(')')?;
     let ticks: Vec<f64> = rest

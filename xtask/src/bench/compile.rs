@@ -1,9 +1,9 @@
-//! `cargo xtask bench --compile`: what entities cost to compile.
+//! `cargo xtask bench --compile`: the compile time of entities.
 //!
 //! Apps of 1, 20 and 100 entities (eight fields, an enum, three operations each) are generated and
-//! compiled with their dependencies built; the slope between the smallest and the greatest is what
-//! one entity costs. A last app of 50 entities with six operations each tells how long one waits
-//! after touching a file.
+//! compiled with their dependencies built before; the slope between the smallest and the largest
+//! app is the cost of one entity. A last app of 50 entities with six operations each measures the
+//! rebuild after a change of one file.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -16,18 +16,18 @@ use crate::steps::target;
 
 const SIZES: [usize; 3] = [1, 20, 100];
 const ROUNDS: usize = 3;
-/// Milliseconds per entity, and seconds after a touch.
+/// Milliseconds per entity, and seconds after a change of a file.
 const CHECK: f64 = 40.0;
 const BUILD: f64 = 50.0;
 const TOUCH: f64 = 2.0;
 
-/// Generates, compiles and prints the table; fails when a budget is exceeded.
+/// Generates, compiles and prints the table; fails if a budget is exceeded.
 pub(super) fn run(into_readme: bool) -> Result<(), String> {
     let folder = target().join("bench-compile");
     let mut rows = Vec::new();
     for size in SIZES {
         let app = generate(&folder, &format!("app{size}"), size, 3)?;
-        // The dependencies, and whatever a first run does.
+        // Builds the dependencies and does all one-time work.
         cargo(&app, "check", false)?;
         cargo(&app, "build", false)?;
         let (mut check, mut build) = (Vec::new(), Vec::new());
@@ -90,7 +90,7 @@ pub(super) fn run(into_readme: bool) -> Result<(), String> {
     }
 }
 
-/// Milliseconds that one entity adds, between the smallest and the greatest app.
+/// The milliseconds per entity, between the smallest and the largest app.
 fn slope(rows: &[(usize, f64, f64)], of: impl Fn(&(usize, f64, f64)) -> f64) -> f64 {
     match (rows.first(), rows.last()) {
         (Some(first), Some(last)) if last.0 > first.0 => {
@@ -105,7 +105,7 @@ fn median(values: &mut [f64]) -> f64 {
     values.get(values.len() / 2).copied().unwrap_or(0.0)
 }
 
-/// The time of a compilation of the app crate, nothing of it being there.
+/// The time of a full compilation of the app crate.
 fn timed(app: &Path, what: &str, incremental: bool) -> Result<f64, String> {
     touch(app, usize::MAX)?;
     timed_here(app, what, incremental)
@@ -117,7 +117,7 @@ fn timed_here(app: &Path, what: &str, incremental: bool) -> Result<f64, String> 
     Ok(started.elapsed().as_secs_f64())
 }
 
-/// Changes one file: a doc comment is part of what the macros write.
+/// Changes one file: doc comments are part of the macro output.
 fn touch(app: &Path, round: usize) -> Result<(), String> {
     let file = app.join("src/entity0.rs");
     let text = fs::read_to_string(&file).map_err(|e| e.to_string())?;
@@ -150,7 +150,7 @@ fn cargo(app: &Path, what: &str, incremental: bool) -> Result<(), String> {
     }
 }
 
-/// Writes an app; answers its folder.
+/// Writes an app; returns its directory.
 fn generate(
     folder: &Path,
     name: &str,
@@ -176,7 +176,7 @@ fn generate(
             root = root.display()
         ),
     )?;
-    // The versions the workspace has been tested with.
+    // The versions that the workspace was tested with.
     fs::copy(root.join("Cargo.lock"), app.join("Cargo.lock")).map_err(|e| e.to_string())?;
     let (mut modules, mut entries) = (String::new(), String::new());
     for i in 0..entities {

@@ -1,8 +1,8 @@
 //! `cargo xtask bench --instructions`: instructions per request, counted by callgrind.
 //!
-//! In need of no quiet machine, so it can gate. Each number is a difference: a server that answered
-//! `MORE` requests against one that answered `FEW`, over 32 connections as under the other loads.
-//! Starting, stopping and warming up fall out.
+//! The counts do not depend on the load of the machine, so they can gate a change. Each number is a
+//! difference between a server that answered `MORE` requests and one that answered `FEW`, over 32
+//! connections like the other loads. Start, stop and warm-up cancel out.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -15,11 +15,12 @@ use super::{SERVERS, write};
 
 const FEW: u64 = 1_000;
 const MORE: u64 = 5_000;
-/// How often a load is counted that seems to be over its budget. How requests meet in a read or a
-/// wake-up is chance, more so on a busy machine; work that a change adds is in each count.
+/// The number of counts for a load that seems to exceed its budget. The grouping of requests in a
+/// read or a wake-up is random, more so on a busy machine; additional work of a change is in each
+/// count.
 const COUNTS: usize = 3;
 
-/// Load, what it is called, most instructions of the generated server.
+/// Load, title, maximum number of instructions of the generated server.
 const LOADS: [(&str, &str, Option<u64>); 6] = [
     ("get", "GET by id", Some(36_000)),
     ("list", "list 20, page 1", Some(270_000)),
@@ -29,10 +30,10 @@ const LOADS: [(&str, &str, Option<u64>); 6] = [
     ("publish", "transition", None),
 ];
 
-/// The load that is counted with and without somebody who listens to events.
+/// The load that is counted with and without a consumer of events.
 const TOLD: &str = "create";
 
-/// Counts all servers and prints the table; fails when the generated one is over a budget.
+/// Counts all servers and prints the table; fails if the generated one exceeds a budget.
 pub(super) fn run(into_readme: bool) -> Result<(), String> {
     valgrind()?;
     let bin = build(&[], false)?;
@@ -67,11 +68,11 @@ pub(super) fn run(into_readme: bool) -> Result<(), String> {
     )
 }
 
-/// The generated server alone, for the loads that have a budget: part of `cargo xtask test`.
+/// Counts the generated server only, for the loads with a budget: part of `cargo xtask test`.
 ///
-/// The server is the one of a release, with link-time optimization over everything: with less it
-/// counts more. The driver is not counted, so that it comes from the build of the tests, and one
-/// optimized link is left.
+/// The server is a release build with full link-time optimization, because without it the counts
+/// are higher. The driver is not counted; it comes from the test build, so that only one optimized
+/// link is necessary.
 pub(crate) fn gate() -> Result<(), String> {
     valgrind()?;
     let (server, driver) = (build(&["bench-generated"], false)?, build_driver()?);
@@ -109,13 +110,13 @@ pub(crate) fn gate() -> Result<(), String> {
     )
 }
 
-/// Builds what [`gate`] runs, so that it can compile while something else waits.
+/// Builds the programs for [`gate`], so that they compile while other steps wait.
 pub(crate) fn build_gated() -> Result<(), String> {
     build(&["bench-generated"], false)?;
     build_driver().map(drop)
 }
 
-/// The cost of a listener.
+/// The cost of a consumer of events.
 fn outbox(silent: u64, told: u64) -> String {
     let more = told.saturating_sub(silent);
     let share = more as f64 / silent.max(1) as f64 * 100.0;
@@ -164,7 +165,7 @@ fn count(
     loads.iter().map(one).collect()
 }
 
-/// All instructions of a server that answers this many requests.
+/// All instructions of a server that answers the given number of requests.
 fn total(
     bin: &Path,
     folder: &Path,
@@ -232,7 +233,7 @@ fn table(counts: &[Vec<u64>]) -> String {
     out
 }
 
-/// Makes sure that valgrind is there: installs it where that is possible.
+/// Makes sure that valgrind is installed; installs it if possible.
 fn valgrind() -> Result<(), String> {
     let there = || {
         Command::new("valgrind")

@@ -1,4 +1,4 @@
-//! Requests per second, in turns, with one tool.
+//! Requests per second of several servers in alternating rounds, measured with one tool.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -48,7 +48,7 @@ struct Seen {
     rss_mb: f64,
 }
 
-/// One table: what is asked of whom.
+/// A table: its loads and its servers.
 struct Plan {
     /// Its markers in the README.
     name: &'static str,
@@ -59,8 +59,8 @@ struct Plan {
     seconds: f64,
 }
 
-/// Builds, seeds, measures in turns, prints the table; `--kinds`, `--postgres`, `--only get,list`,
-/// `--rounds N`, `--seconds S`, `--write`.
+/// Builds, seeds, measures in alternating rounds, prints the table; `--kinds`, `--postgres`,
+/// `--only get,list`, `--rounds N`, `--seconds S`, `--write`.
 pub(crate) fn run(args: &[String]) -> Result<(), String> {
     let option = |name: &str, default: f64| {
         let at = args.iter().position(|a| a == name);
@@ -132,11 +132,11 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
     }
 }
 
-/// Per load and server what its rounds showed.
+/// The results of all rounds, per load and server.
 type Table = Vec<Vec<Vec<Seen>>>;
 
 impl Plan {
-    /// Memory at rest, and what was seen.
+    /// Memory at rest, and the measured results.
     fn measure(&self, bin: &Path, database: &Database) -> Result<(Vec<f64>, Table), String> {
         database.seed(bin)?;
         let mut rest = vec![0.0; self.servers.len()];
@@ -147,7 +147,8 @@ impl Plan {
             .collect();
         for round in 0..self.rounds {
             for (at, (load, _)) in self.loads.iter().enumerate() {
-                // Turn by turn, so that whatever else the machine does meets all alike.
+                // In alternating rounds, so that other activity of the machine affects all servers
+                // equally.
                 for (s, server) in self.servers.iter().enumerate() {
                     let running = Server::start(
                         Command::new(bin.join(format!("bench-{server}"))),
@@ -197,7 +198,7 @@ impl Plan {
         })
     }
 
-    /// The generated server is the last; all others are what it is held against.
+    /// The generated server is the last; the others are for comparison.
     fn table(&self, rest: &[f64], seen: &Table) -> String {
         let Self {
             rounds,

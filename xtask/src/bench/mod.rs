@@ -1,5 +1,5 @@
-//! `cargo xtask bench`: the generated server beside two hand-written ones, in one run; what it
-//! costs in instructions and in compile time.
+//! `cargo xtask bench`: compares the generated server with two hand-written ones in one run; also
+//! measures instructions and compile time.
 
 mod cold;
 mod compile;
@@ -19,7 +19,7 @@ use crate::postgres::Cluster;
 
 const SERVERS: [&str; 3] = ["plain", "limit", "generated"];
 
-/// Requests per second, or what an option asks for instead.
+/// Measures requests per second, or the value that an option selects.
 pub(crate) fn run(args: &[String]) -> Result<(), String> {
     let asked = |name: &str| args.iter().any(|a| a == name);
     if asked("--instructions") {
@@ -56,8 +56,8 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
     }
 }
 
-/// A program that measures and prints by itself: what it prints is shown as it comes, and kept
-/// where that is asked for, also when a bound does not hold.
+/// Runs a program that measures and prints by itself. Its output is shown immediately, and also
+/// kept if requested, even if a limit is exceeded.
 fn measured(name: &str, bin: &[&str], keep: bool) -> Result<(), String> {
     let told = |e: std::io::Error| format!("{name}: {e}");
     let mut cargo = crate::cargo(&["run", "--release", "--package", "linchpin-benches"]);
@@ -80,7 +80,7 @@ fn measured(name: &str, bin: &[&str], keep: bool) -> Result<(), String> {
     }
     let status = child.wait().map_err(told)?;
     if keep {
-        // Its headings lie below the one of the section.
+        // Its headings are one level below the heading of the section.
         write(
             name,
             &format!("One run.\n\n{}", kept.trim().replace("## ", "### ")),

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use crate::steps::target;
 
-/// Builds the programs of the benches in release; all of them, or the named ones.
+/// Builds the benchmark programs in release mode; all of them, or the named ones.
 pub(super) fn build(only: &[&str], postgres: bool) -> Result<PathBuf, String> {
     let mut command = crate::cargo(&["build", "--release", "--package", "linchpin-benches"]);
     for name in only {
@@ -21,8 +21,8 @@ pub(super) fn build(only: &[&str], postgres: bool) -> Result<PathBuf, String> {
     Ok(target().join("release"))
 }
 
-/// Builds the driver as the tests are built, which have compiled all of its dependencies, and
-/// answers the folder that it is in.
+/// Builds the driver with the settings of tests, whose dependencies are compiled already; returns
+/// its directory.
 pub(super) fn build_driver() -> Result<PathBuf, String> {
     let workspace = [
         "build",
@@ -41,12 +41,12 @@ pub(super) fn build_driver() -> Result<PathBuf, String> {
     Ok(target().join("debug"))
 }
 
-/// Does something in a folder that is gone afterwards.
+/// Runs a function with a temporary directory.
 pub(super) fn in_folder<T>(work: impl FnOnce(&Path) -> Result<T, String>) -> Result<T, String> {
     let folder = std::env::temp_dir().join(format!("linchpin-bench-{}", std::process::id()));
     fs::create_dir_all(&folder).map_err(|e| e.to_string())?;
     let done = work(&folder);
-    // Whatever happened, the copies of the seeded file go.
+    // The copies of the seeded file are removed in any case.
     let _ = fs::remove_dir_all(&folder);
     done
 }
@@ -58,7 +58,7 @@ pub(super) fn run_to_end(command: &mut Command) -> Result<(), String> {
     }
 }
 
-/// A number of a flat JSON object.
+/// A number in a flat JSON object.
 pub(super) fn number(json: &str, name: &str) -> Option<f64> {
     let (_, rest) = json.split_once(&format!("\"{name}\":"))?;
     rest.split([',', '}']).next()?.trim().parse().ok()
@@ -71,7 +71,7 @@ pub(super) struct Server {
 }
 
 impl Server {
-    /// Starts a server, or a tool that runs one, with a port and the URL of its database as its
+    /// Starts a server, or a tool that runs one, with a port and the URL of its database as the
     /// last arguments.
     pub(super) fn start(mut command: Command, url: &str) -> Result<Self, String> {
         let port = TcpListener::bind("127.0.0.1:0")
@@ -96,7 +96,7 @@ impl Server {
         Ok(server)
     }
 
-    /// Asks it to end, as an operator would, and waits.
+    /// Sends the stop signal and waits for the end.
     pub(super) fn stop(mut self) -> Result<(), String> {
         let pid = self.child.id().to_string();
         let asked = Command::new("kill")
@@ -115,7 +115,7 @@ impl Server {
         fs::read_to_string(format!("/proc/{}/{name}", self.child.id())).unwrap_or_default()
     }
 
-    /// Resident memory.
+    /// The resident memory in MB.
     pub(super) fn rss_mb(&self) -> f64 {
         let status = self.proc("status");
         let line = status
@@ -129,7 +129,7 @@ impl Server {
             / 1024.0
     }
 
-    /// Time on a processor so far.
+    /// The CPU time so far.
     pub(super) fn cpu_seconds(&self) -> f64 {
         let stat = self.proc("stat");
         let fields: Vec<&str> = stat
@@ -144,7 +144,7 @@ impl Server {
                 .and_then(|n| n.parse::<f64>().ok())
                 .unwrap_or(0.0)
         };
-        // utime and stime, in hundredths of a second on every Linux.
+        // `utime` and `stime`, in hundredths of a second on every Linux.
         (ticks(11) + ticks(12)) / 100.0
     }
 }

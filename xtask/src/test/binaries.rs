@@ -9,7 +9,7 @@ use super::SEARCH;
 use crate::FEATURES;
 use crate::steps::{cargo, step_beside};
 
-/// The test binaries that take longest, longest first, as `PACKAGE/TARGET`.
+/// The slowest test binaries, slowest first, as `PACKAGE/TARGET`.
 const LONGEST: [&str; 8] = [
     "linchpin-auth/acceptance",
     "ui-tests/ui",
@@ -21,21 +21,21 @@ const LONGEST: [&str; 8] = [
     "linchpin-auth/linchpin_auth",
 ];
 
-/// Something that cargo has compiled for the tests.
+/// A file that cargo has compiled for the tests.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Binary {
-    /// The folder of its package.
+    /// The directory of its package.
     pub(crate) folder: PathBuf,
     /// The name of its target.
     pub(crate) target: String,
-    /// What was written: a program, or a library.
+    /// The compiled file: a program, or a library.
     pub(crate) file: PathBuf,
     /// Whether it runs tests.
     pub(crate) is_test: bool,
 }
 
-/// Compiles every test of the workspace. All packages are selected, as another selection unifies
-/// features in another way, and compiles the dependencies anew.
+/// Compiles all tests of the workspace. All packages are selected, because another selection
+/// enables other features and recompiles the dependencies.
 pub(crate) fn build(without: &[&str]) -> Result<Vec<Binary>, String> {
     let mut command = cargo(&[
         "test",
@@ -71,7 +71,7 @@ pub(crate) fn build(without: &[&str]) -> Result<Vec<Binary>, String> {
     if !status.success() {
         return Err(format!("the tests do not compile ({status})"));
     }
-    // A format that cargo changes must not look like tests that passed.
+    // If cargo changes its format, that must not look like passed tests.
     let tests = built.iter().filter(|binary| binary.is_test).count();
     println!("xtask: {tests} test binaries");
     if tests == 0 || built.len() < artifacts {
@@ -84,7 +84,8 @@ pub(crate) fn build(without: &[&str]) -> Result<Vec<Binary>, String> {
 }
 
 impl Binary {
-    /// An artifact that cargo tells of; of the third-party ones, whose sources are elsewhere, too.
+    /// Reads a line of cargo's output about an artifact, including third-party ones, whose sources
+    /// are elsewhere.
     fn read(line: &str) -> Option<Self> {
         if !line.starts_with(r#"{"reason":"compiler-artifact""#) {
             return None;
@@ -92,7 +93,7 @@ impl Binary {
         let folder = Path::new(text(line, r#""manifest_path":""#)?)
             .parent()?
             .to_owned();
-        // The name of the target stands behind its types, before its source.
+        // In the line, the target's name is after its types and before its source.
         let target = text(line, r#""name":""#)?.to_owned();
         let is_test = line
             .split_once(r#""profile":{"#)?
@@ -109,8 +110,8 @@ impl Binary {
         })
     }
 
-    /// Runs its tests, as cargo would: in the folder of the package. A snapshot that changed is a
-    /// failure to review, never an update.
+    /// Runs its tests like cargo: in the directory of the package. A changed snapshot is a failure,
+    /// never an update.
     pub(crate) fn run(&self) -> Result<(), String> {
         let package = self
             .folder
@@ -129,20 +130,19 @@ impl Binary {
         step_beside(&format!("test {package}: {}", self.target), command)
     }
 
-    /// Its place in the order: the binaries that take longest come first, so that the last ones to
-    /// end are short.
+    /// Its position in the order: the slowest binaries come first, so that the last ones are short.
     pub(crate) fn rank(&self) -> usize {
         let name = format!("{}/{}", self.package(), self.target);
         let place = LONGEST.iter().position(|longest| *longest == name);
         place.unwrap_or(LONGEST.len())
     }
 
-    /// Whether its tests compare times of requests: nothing else may run at that time.
+    /// Whether its tests compare durations of requests: nothing else may run at the same time.
     pub(crate) fn measures_time(&self) -> bool {
         self.target == "timing"
     }
 
-    /// The name of its package, as its manifest says it.
+    /// The name of its package in its manifest.
     fn package(&self) -> String {
         let manifest = std::fs::read_to_string(self.folder.join("Cargo.toml")).unwrap_or_default();
         text(&manifest, "\nname = \"")
@@ -150,7 +150,7 @@ impl Binary {
             .to_owned()
     }
 
-    /// The files that it was compiled from, as rustc wrote them down beside it.
+    /// The source files that it was compiled from, as listed by rustc in a file next to it.
     pub(crate) fn sources(&self, root: &Path) -> BTreeSet<PathBuf> {
         let name = self.file.file_stem().unwrap_or_default().to_string_lossy();
         let name = if self.file.extension().is_some() {
@@ -172,7 +172,7 @@ impl Binary {
     }
 }
 
-/// What stands between a beginning and the next quotation mark.
+/// The text between a prefix and the next quotation mark.
 fn text<'a>(line: &'a str, begins: &str) -> Option<&'a str> {
     line.split_once(begins)?.1.split('"').next()
 }

@@ -1,8 +1,8 @@
-//! What the files that changed can have broken.
+//! The packages and tests that changed files may affect.
 //!
-//! The answer comes from three sources: the folders of packages, the packages that depend on them
-//! (`cargo tree`), and the list of sources that rustc writes beside each binary. A file that none
-//! of them knows can have broken everything.
+//! The answer comes from three sources: the directories of packages, the packages that depend on
+//! them (`cargo tree`), and the list of sources that rustc writes next to each binary. A file
+//! unknown to all three may affect everything.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -15,7 +15,7 @@ use super::toy;
 use crate::FEATURES;
 use crate::steps::cargo;
 
-/// Folders of packages with tests that read documents.
+/// The directory of packages with tests that read documents.
 const READERS: &str = "examples";
 /// The package whose expansions are in `snapshots`.
 const MACROS: &str = "linchpin-macros";
@@ -27,11 +27,11 @@ type Packages = BTreeMap<String, Package>;
 #[derive(Debug)]
 struct Package {
     folder: PathBuf,
-    /// The packages that are compiled with it, and itself.
+    /// The packages that are compiled with it, and the package itself.
     dependents: BTreeSet<String>,
 }
 
-/// What has to be checked.
+/// The parts that must be checked.
 #[derive(Debug)]
 pub(crate) struct Affected {
     root: PathBuf,
@@ -40,14 +40,14 @@ pub(crate) struct Affected {
     some: Option<Part>,
 }
 
-/// A part of it.
+/// The affected part of the workspace.
 #[derive(Debug, Default)]
 struct Part {
-    /// Packages with changed code, and those that depend on them.
+    /// Packages with changed code, and the packages that depend on them.
     code: BTreeSet<String>,
-    /// Packages whose tests read something that changed.
+    /// Packages whose tests read a changed file.
     tests: BTreeSet<String>,
-    /// Sources that only tests are compiled from.
+    /// Sources that are compiled into tests only.
     sources: BTreeSet<PathBuf>,
 }
 
@@ -60,8 +60,8 @@ impl Affected {
         }
     }
 
-    /// What can depend on files that differ from a commit, or are not committed. Without a name it
-    /// is the commit that this branch left `origin/main` at, or `main` where there is no `origin`.
+    /// The parts that depend on files that differ from a commit, or are not committed. The default
+    /// commit is the merge base with `origin/main`, or with `main` if there is no `origin`.
     pub(crate) fn since(base: &str) -> Result<Self, String> {
         let root = root();
         let packages = packages()?;
@@ -80,7 +80,7 @@ impl Affected {
             .is_none_or(|some| some.code.contains(package) || some.tests.contains(package))
     }
 
-    /// Whether any code but that of tests changed.
+    /// Whether any code outside of tests changed.
     pub(crate) fn has_code(&self) -> bool {
         self.some.as_ref().is_none_or(|some| !some.code.is_empty())
     }
@@ -92,7 +92,7 @@ impl Affected {
         })
     }
 
-    /// The files of the test binaries that have to run.
+    /// The files of the test binaries that must run.
     pub(crate) fn of(&self, built: &[Binary]) -> BTreeSet<PathBuf> {
         let tests = || built.iter().filter(|binary| binary.is_test);
         let Some(some) = &self.some else {
@@ -163,7 +163,7 @@ impl fmt::Display for Affected {
     }
 }
 
-/// What these files, relative to the root, can have broken; `None` for everything.
+/// The parts that these files, relative to the root, may affect; `None` for everything.
 fn judge(root: &Path, packages: &Packages, changes: &[PathBuf]) -> Option<Part> {
     let mut some = Part::default();
     for file in changes {
@@ -181,7 +181,7 @@ fn judge(root: &Path, packages: &Packages, changes: &[PathBuf]) -> Option<Part> 
                 .map(|(name, _)| name.clone());
             some.tests
                 .extend(readers.chain(owner.map(|(name, _)| name.clone())));
-            // Documentation of a crate may be a document.
+            // A document may be the documentation of a crate.
             some.sources.insert(path);
             continue;
         }
@@ -189,8 +189,8 @@ fn judge(root: &Path, packages: &Packages, changes: &[PathBuf]) -> Option<Part> 
             Some((name, package)) if path.starts_with(package.folder.join("tests")) => {
                 if path.exists() && path.extension().is_some_and(|extension| extension == "rs") {
                     some.sources.insert(path);
-                    // The cases of a compile-fail test are no sources of a binary, and the search
-                    // provider is compiled apart.
+                    // The cases of a compile-fail test are not sources of a binary, and the search
+                    // provider is compiled separately.
                     if package.folder.ends_with("ui-tests") || name == SEARCH {
                         some.tests.insert(name.clone());
                     }
@@ -216,8 +216,7 @@ fn root() -> PathBuf {
     plain(&Path::new(env!("CARGO_MANIFEST_DIR")).join(".."))
 }
 
-/// The files that differ, relative to the root; those that are gone, and those that git does not
-/// know yet, among them.
+/// The files that differ, relative to the root, including deleted and untracked files.
 fn changes(root: &Path, base: &str) -> Result<Vec<PathBuf>, String> {
     let git = |args: &[&str]| {
         let out = Command::new("git")
@@ -252,7 +251,7 @@ fn changes(root: &Path, base: &str) -> Result<Vec<PathBuf>, String> {
         .collect())
 }
 
-/// The packages of the workspace, each with those that depend on it.
+/// The packages of the workspace, each with the packages that depend on it.
 fn packages() -> Result<Packages, String> {
     let tree = |more: &[&str]| {
         let mut command = cargo(&["tree", "--workspace", "--prefix", "none", "--format", "{p}"]);
@@ -281,7 +280,7 @@ fn packages() -> Result<Packages, String> {
     Ok(packages)
 }
 
-/// Name and folder of `linchpin-macros v0.1.0 (proc-macro) (/folder)`.
+/// The name and directory in `linchpin-macros v0.1.0 (proc-macro) (/folder)`.
 fn member(line: &str) -> Option<(String, PathBuf)> {
     let folder = line.split_once("(/")?.1.split(')').next()?;
     Some((
@@ -346,7 +345,7 @@ mod tests {
 
     #[test]
     fn a_file_of_tests_reaches_its_own_package_alone() {
-        // It is not on disk: a file that is gone.
+        // It is not on disk: a deleted file.
         assert_eq!(
             judged(&["runtime/tests/acceptance/crud.rs"]),
             Some((vec![], names(&["linchpin"])))

@@ -1,4 +1,4 @@
-//! `cargo xtask test`: everything that a change must pass, or only what it can have broken.
+//! `cargo xtask test`: all checks of a change, or only the checks that it may affect.
 
 mod binaries;
 mod changed;
@@ -10,15 +10,15 @@ use crate::steps::{Job, beside, cargo, print_table, step, step_beside, timed};
 use crate::{AS_TESTS, AUTH_FEATURES, FEATURES, bench, expand_size, layers, peers, postgres, wasm};
 use changed::Affected;
 
-/// The search provider: apart from the rest, which compiles no full-text engine.
+/// The search provider: compiled separately, so that the rest compiles no full-text engine.
 pub(crate) const SEARCH: &str = "linchpin-search-tantivy";
 
-/// Formatting, lints, every test (unit, black-box, compile-fail, snapshots, README), doc tests,
-/// `linchpin-core` for wasm32, a store in a crate of its own, expansion budgets, and the instructions of the generated server. A
-/// step that fails does not keep the others from running.
+/// Runs formatting, lints, all tests (unit, black-box, compile-fail, snapshots, README), doc tests,
+/// `linchpin-core` for wasm32, a store in its own crate, expansion budgets, and the instructions of
+/// the generated server. A failed step does not stop the others.
 ///
-/// `--fast` leaves some of it out. `--changed` leaves out what cannot depend on the files that
-/// differ from `origin/main` (or `main`, or from REF with `--changed=REF`) or are not committed.
+/// `--fast` omits some of it. `--changed` omits checks that do not depend on the files that differ
+/// from `origin/main` (or `main`, or from REF with `--changed=REF`) or are not committed.
 pub(crate) fn run(args: &[String]) -> Result<(), String> {
     let known = |a: &&String| *a == "--fast" || *a == "--changed" || a.starts_with("--changed=");
     if let Some(unknown) = args.iter().skip(1).find(|a| !known(a)) {
@@ -96,7 +96,7 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
     ))
 }
 
-/// Declarations alone, the server without a store, and with one store alone: what others may build.
+/// Checks other feature sets: declarations alone, the server without a store, and with one store.
 fn fewer_features() -> Vec<Result<(), String>> {
     let with = |features: &&str| {
         let bare = [
@@ -141,8 +141,8 @@ fn fewer_features_of_auth() -> Vec<Result<(), String>> {
 }
 
 /// Compiles all tests with one set of features, and runs the affected ones; each binary is a row of
-/// the table. What compiles in a target folder of its own, or waits for cargo's lock, runs beside
-/// them.
+/// the table. Steps with their own target directory, or that wait for cargo's lock, run
+/// concurrently.
 fn tests(fast: bool, affected: &Affected) -> Vec<Result<(), String>> {
     let without: &[&str] = if fast { &["ui-tests"] } else { &[] };
     let built = match timed("compiling the tests", || binaries::build(without)) {
@@ -182,7 +182,7 @@ fn tests(fast: bool, affected: &Affected) -> Vec<Result<(), String>> {
     done
 }
 
-/// Lints and tests of the search provider.
+/// Runs lints and tests of the search provider.
 pub(crate) fn search() -> Result<(), String> {
     let mut lints = cargo(&["clippy", "-p", SEARCH, "--all-targets"]);
     step_beside(

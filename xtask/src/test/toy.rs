@@ -1,4 +1,4 @@
-//! `examples/toy-store`: a store in a package outside of the workspace, as others write one.
+//! `examples/toy-store`: a store in a package outside of the workspace, like a third-party store.
 
 use std::path::PathBuf;
 use std::process::Command;
