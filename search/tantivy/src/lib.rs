@@ -35,7 +35,6 @@
 //! their marks). A record matches if **every** search word is in at least one of the operation's
 //! fields. The last search word may also be the beginning of a word, for search while typing. There
 //! is no query language: quotes, colons, stars, `AND` and similar have no special meaning.
-//! anything.
 //!
 //! Hits are ordered by BM25 relevance; the relevance of each field is multiplied by its weight. The
 //! relevance depends on the whole index, including records of other callers, but it never reveals

@@ -76,6 +76,7 @@ impl fmt::Debug for EventBus {
 
 impl EventBus {
     /// Events about `E`.
+    ///
     /// # Errors
     /// If the app already serves and nothing subscribed to `E` before: then no events are recorded.
     pub fn subscribe<E: Entity>(&self) -> Result<Subscription<Event<E>>> {

@@ -263,7 +263,6 @@ impl Permit {
     ///
     /// # Errors
     /// `not_found` if the record is not visible; else like [`Permit::enter`].
-    /// `not_found` when nobody could see it; else as [`Permit::enter`].
     pub(crate) async fn record(
         &self,
         table: &Table,

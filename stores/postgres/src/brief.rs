@@ -20,7 +20,6 @@ use linchpin_sql::places::Places;
 
 /// The server's time limit of an attempt: enough for a page, and short for the next caller on the
 /// connection.
-/// connection.
 const TIME: Duration = Duration::from_millis(50);
 
 /// Connections for attempts; opened when the first read may take long.

@@ -309,7 +309,6 @@ fn fold_all() -> String {
     }
     // Most texts are ASCII, for which the server is fast; in other texts, too, one character
     // becomes one character.
-    // the others too.
     format!(
         "SELECT CASE WHEN octet_length($1) = char_length($1) THEN lower($1 COLLATE \"C\") ELSE translate($1, {}, {}) END",
         literal(&from),

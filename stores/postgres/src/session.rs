@@ -6,7 +6,6 @@
 //! necessary; so the next one begins only after the previous one has ended, waits, or takes long:
 //! two transactions that lock the same records in another order would deadlock. A share of the
 //! connections is reserved for transactions that do not wait for long.
-//! the connections is kept from all who may wait for long.
 
 use std::sync::Arc;
 use std::time::Duration;

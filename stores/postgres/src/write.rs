@@ -15,7 +15,6 @@ impl PostgresStore {
     /// On a shared connection, later statements wait for it. So it waits for a lock only briefly
     /// there, and longer on a connection of its own. It never waits for long while it holds locks,
     /// because that could cause a deadlock.
-    /// that want that, and hold what it wants, would wait for each other.
     pub(super) async fn write(
         &self,
         statement: &std::sync::Arc<Statement>,

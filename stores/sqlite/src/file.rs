@@ -2,7 +2,6 @@
 //!
 //! The file is checked by name only. To open and close it outside of SQLite would release the locks
 //! that connections of this process hold on it.
-//! locks that connections of this process hold on it.
 
 use std::path::{Path, PathBuf};
 

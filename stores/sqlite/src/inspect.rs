@@ -16,7 +16,6 @@ impl Rendered {
     ///
     /// # Errors
     /// If the plan contains a source that should be an argument.
-    /// When the plan holds a source that should be an argument.
     pub fn new(entity: &'static EntityDesc, plan: &Plan) -> Result<Self> {
         render(entity, plan).map(Self)
     }
@@ -53,7 +52,6 @@ impl Rendered {
 ///
 /// # Errors
 /// The error of the database.
-/// The database's own.
 pub fn prepare(connection: &rusqlite::Connection) -> rusqlite::Result<()> {
     reader::prepare(connection)
 }
