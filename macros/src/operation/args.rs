@@ -10,26 +10,25 @@ use crate::expr::{self, Name, Pair};
 use crate::names;
 use crate::options::{self, Opt, OptValue};
 
-/// Options that every kind has.
+/// The options of every kind.
 pub(crate) const COMMON: &[&str] = &["kind", "route", "unscoped"];
 
-/// What stands in the parentheses.
+/// The arguments in the parentheses.
 #[derive(Debug)]
 pub(crate) struct Args {
     pub(crate) kind: Option<LitStr>,
-    /// Whether `kind` is written, readable or not.
+    /// Whether `kind` is present, even if it cannot be read.
     pub(crate) has_kind: bool,
     pub(crate) route: RouteArgs,
-    /// The word `route`, where it is written.
+    /// The word `route`, if it is present.
     route_key: Option<Ident>,
-    /// Why data scope does not hold.
+    /// The reason why the data scope does not apply.
     pub(crate) unscoped: Option<(Ident, LitStr)>,
     /// The options of the kind.
     options: Vec<Opt>,
 }
 
-/// `kind = "transition"`. A bare name is what is meant, without its quotes: reading goes on with
-/// it.
+/// Reads `kind = "transition"`. A bare name is reported and then read as if it had quotes.
 fn kind(opt: &Opt, d: &mut Diagnostics) -> Option<LitStr> {
     let OptValue::Expr(value) = &opt.value else {
         return opt.text("kind = \"transition\"", d);
@@ -85,7 +84,7 @@ impl Args {
         }
     }
 
-    /// Reports a route of an operation that has none. What its events are called may stand there.
+    /// Reports `route` on an operation without a route. Only the names of events are allowed there.
     pub(crate) fn refuse_route(&self, why: &str, d: &mut Diagnostics) {
         if let Some(key) = self
             .route_key
@@ -97,17 +96,17 @@ impl Args {
         }
     }
 
-    /// The option of this name.
+    /// Returns the option with this name.
     pub(crate) fn get(&self, name: &str) -> Option<&Opt> {
         self.options.iter().find(|opt| opt.name() == name)
     }
 
-    /// Every option of this name.
+    /// Returns all options with this name.
     pub(crate) fn all(&self, name: &str) -> impl Iterator<Item = &Opt> {
         self.options.iter().filter(move |opt| opt.name() == name)
     }
 
-    /// Reports options that the kind does not have, and required ones that are missing.
+    /// Reports options that the kind does not have, and missing required options.
     pub(crate) fn check(
         &self,
         kind: &str,
@@ -130,8 +129,8 @@ impl Args {
         }
     }
 
-    /// Reports that a required option is missing, unless a near miss of it has been reported with
-    /// the right name.
+    /// Reports that a required option is missing, unless a misspelt option has been reported with
+    /// this name.
     pub(crate) fn require(
         &self,
         kind: &str,
@@ -148,7 +147,7 @@ impl Args {
         }
     }
 
-    /// `name(field = source, ..)`; nothing when the option is not there.
+    /// Reads `name(field = source, ..)`; empty if the option is absent.
     pub(crate) fn pairs(&self, name: &str, d: &mut Diagnostics) -> Vec<Pair> {
         let Some(opt) = self.get(name) else {
             return Vec::new();
@@ -168,7 +167,8 @@ impl Args {
         }
     }
 
-    /// `name = "text"` that must be one of `known`; the first of them when it is not there.
+    /// Reads `name = "text"`, which must be one of `known`; the first of them if the option is
+    /// absent.
     pub(crate) fn choice<'a>(&self, name: &str, known: &[&'a str], d: &mut Diagnostics) -> &'a str {
         let text = self
             .get(name)
@@ -186,24 +186,24 @@ impl Args {
             })
     }
 
-    /// A bare word.
+    /// Reads a bare word.
     pub(crate) fn flag(&self, name: &str, d: &mut Diagnostics) -> bool {
         self.get(name)
             .and_then(|opt| opt.boolean(d))
             .unwrap_or(false)
     }
 
-    /// A bare name behind `=`.
+    /// Reads a bare name after `=`.
     pub(crate) fn ident(&self, name: &str, example: &str, d: &mut Diagnostics) -> Option<Ident> {
         self.get(name).and_then(|opt| opt.ident(example, d))
     }
 
-    /// Any expression behind `=`.
+    /// Reads any expression after `=`.
     pub(crate) fn expr(&self, name: &str, example: &str, d: &mut Diagnostics) -> Option<&Expr> {
         self.get(name).and_then(|opt| opt.expr(example, d))
     }
 
-    /// `name(a, b)`.
+    /// Reads `name(a, b)`.
     pub(crate) fn names(&self, name: &str, d: &mut Diagnostics) -> Vec<Ident> {
         let list = self
             .get(name)

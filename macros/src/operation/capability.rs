@@ -1,5 +1,5 @@
-//! Capabilities of the stores that the entity names. For a store chosen by configuration, start-up
-//! checks the same table.
+//! Checks the capabilities of the stores that the entity names. For a store from the configuration,
+//! start-up checks the same table.
 
 use syn::LitStr;
 
@@ -8,7 +8,7 @@ use crate::diagnostics::Diagnostics;
 use crate::entity::EntityModel;
 use crate::entity::grants::{TRANSACTION, without};
 
-/// Reports a kind that a named store cannot honour; `reads` tells whether the declaration only
+/// Reports a kind that a named store does not support; `reads` says whether the declaration only
 /// reads.
 pub(super) fn check(
     kind: &Kind,
@@ -34,7 +34,7 @@ pub(super) fn check(
         )
         .help(without(store, capability, "provide it"));
     }
-    // All or nothing needs more than the store can do, whatever the kind.
+    // An atomic operation needs the transaction capability, whatever the kind.
     if let Some(atomic) = args
         .get("atomic")
         .filter(|_| kind.options.contains(&"atomic"))

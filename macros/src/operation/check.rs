@@ -1,4 +1,4 @@
-//! The rules that operations of all kinds share; the rules of a kind stand in its own file.
+//! The rules for operations of all kinds. The rules of one kind are in its own file.
 
 use linchpin_vocabulary::kind::Records;
 use syn::Ident;
@@ -13,7 +13,7 @@ use crate::expr::Scope;
 use crate::names;
 use crate::policy::{audit, event, idempotent, narrow, once, permission};
 
-/// Checks an operation, all rules of it.
+/// Checks all rules of an operation.
 pub(super) fn check(model: &Model<'_>, scope: &mut Scope<'_>) {
     let (parsed, input) = (&model.parsed, model.parsed.input());
     let (args, entity) = (&parsed.args, scope.model);
@@ -89,10 +89,10 @@ fn policies(model: &Model<'_>, plan: &Plan, scope: &mut Scope<'_>) {
     }
 }
 
-/// Methods that every adapter has, and `purge`, which retention will add.
+/// The methods of every adapter, and `purge`, which is reserved.
 const TAKEN: &[&str] = &["create", "get", "list", "update", "delete", "purge"];
 
-/// The adapter method and the route segment of an operation.
+/// Returns the adapter method and the route segment of an operation.
 pub(crate) fn name_of(ident: &Ident, d: &mut Diagnostics) -> (String, String) {
     let written = ident.unraw().to_string();
     let (name, kebab) = (names::snake(&written), names::kebab(&written));

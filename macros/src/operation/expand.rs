@@ -1,5 +1,5 @@
-//! The expansion: a static descriptor, and a method of the adapter. Infallible; it sees only what
-//! has been checked.
+//! The expansion: a static descriptor, and a method of the adapter. It cannot fail, because its
+//! input is checked.
 
 use proc_macro2::{Span, TokenStream};
 use quote::{ToTokens, format_ident, quote, quote_spanned};
@@ -18,7 +18,7 @@ use crate::lints;
 use crate::names;
 use crate::policy::Policy;
 
-/// What an operation expands from.
+/// The input of the expansion.
 pub(super) struct Expansion<'a> {
     pub(super) declared: &'a Declared,
     pub(super) entity: &'a EntityModel,
@@ -34,7 +34,7 @@ pub(super) struct Expansion<'a> {
 }
 
 impl<'a> Expansion<'a> {
-    /// `None` of an operation of which too little could be resolved; that has been reported.
+    /// `None` if too little of the operation could be resolved; the error has been reported.
     pub(super) fn of(
         model: &'a Model<'a>,
         entities: &'a Entities,
@@ -56,8 +56,8 @@ impl<'a> Expansion<'a> {
     }
 }
 
-/// A const that does nothing: the declaration is wrong and says so itself, its users must not fail
-/// as well.
+/// Returns a const that does nothing: the declaration reports its own errors, and its users must
+/// not fail as well.
 pub(super) fn poisoned(declared: &Declared) -> TokenStream {
     let Declared {
         attrs,
@@ -70,8 +70,8 @@ pub(super) fn poisoned(declared: &Declared) -> TokenStream {
     quote_spanned!(here(ident)=> #attrs #vis const #ident: #ty = <#ty>::poisoned();)
 }
 
-/// The same, where so much could be read that rustc can judge it: what is wrong with values and
-/// types is told beside the rest.
+/// Returns the same const with the parts that rustc can check, so that errors in values and types
+/// are reported with the others.
 fn inert(model: &Expansion<'_>) -> TokenStream {
     let Declared {
         attrs,
@@ -99,8 +99,8 @@ fn inert(model: &Expansion<'_>) -> TokenStream {
     }
 }
 
-/// The const and the adapter method. When the declaration is not `sound`, the method is there for
-/// its callers, and the const is inert.
+/// Returns the const and the adapter method. If the declaration is not `sound`, the method exists
+/// for its callers, and the const does nothing.
 pub(super) fn expand(model: &Expansion<'_>, sound: bool) -> TokenStream {
     let constant = if sound { constant(model) } else { inert(model) };
     let method = crate::SERVER.then(|| {
@@ -178,7 +178,7 @@ fn constant(model: &Expansion<'_>) -> TokenStream {
     }
 }
 
-/// The policy, unless it says nothing.
+/// Returns the policy, unless it is empty.
 pub(super) fn policy(policy: &Policy, entity: &TokenStream) -> Option<TokenStream> {
     (!policy.is_inherit()).then(|| {
         let policy = policy.tokens(entity);
@@ -212,7 +212,7 @@ fn param(param: &Param, model: &Expansion<'_>) -> TokenStream {
     quote!(__lp::#place(#wire, #field) #of #optional #default #nullable #list #element)
 }
 
-/// The attributes of an impl of methods: it is there if the const is, and is judged as leniently.
+/// Returns the attributes of an impl of methods: the conditions and the lints of the const.
 pub(super) fn around(model: &Expansion<'_>) -> TokenStream {
     let (own, entity) = (&model.declared.attrs, &model.entity.item);
     let lints = lints::allowed(
@@ -275,7 +275,7 @@ fn method(model: &Expansion<'_>) -> TokenStream {
     } else {
         (TokenStream::new(), quote!(args))
     };
-    // `self`, `cx` and `page` count as well; clippy's limit is seven.
+    // `self`, `cx` and `page` count as well. The limit of clippy is seven arguments.
     let many = (names.len() > 4).then(|| quote!(#[allow(clippy::too_many_arguments)]));
     let (doc, listed) = (docs(model), methods::listed(model));
     let (around, deprecated) = (around(model), lints::deprecated(attrs));
@@ -302,7 +302,7 @@ fn method(model: &Expansion<'_>) -> TokenStream {
     }
 }
 
-/// The struct of what an aggregate computes.
+/// Returns the struct for the numbers of an aggregate.
 fn row(model: &Expansion<'_>, numbers: &Numbers) -> TokenStream {
     let Declared { vis, ident, .. } = model.declared;
     let (krate, name) = (&model.entity.krate, &numbers.name);
@@ -328,7 +328,7 @@ fn row(model: &Expansion<'_>, numbers: &Numbers) -> TokenStream {
     }
 }
 
-/// Three lists of one.
+/// Splits one list into three.
 fn split(
     list: &[(Ident, TokenStream, TokenStream)],
 ) -> (Vec<Ident>, Vec<TokenStream>, Vec<TokenStream>) {
@@ -341,7 +341,7 @@ fn split(
     (names, types, args)
 }
 
-/// Names, types and values of the parameters.
+/// Returns the names, types and values of the parameters.
 fn arguments(model: &Expansion<'_>) -> (Vec<Ident>, Vec<TokenStream>, Vec<TokenStream>) {
     let krate = &model.entity.krate;
     let (mut names, mut types, mut args) = (Vec::new(), Vec::new(), Vec::new());
@@ -351,8 +351,7 @@ fn arguments(model: &Expansion<'_>) -> (Vec<Ident>, Vec<TokenStream>, Vec<TokenS
             .owner
             .and_then(|owner| model.siblings.get(owner))
             .map_or(model.entity, |sibling| &sibling.model);
-        // Of a type of the user's nothing is asked here: that it is none of a field, its entity
-        // says.
+        // A type of the app is not checked here: the entity reports a type that no field can have.
         let own = param.kind == Kind::Other
             && !param.list
             && !param.element
@@ -363,7 +362,7 @@ fn arguments(model: &Expansion<'_>) -> (Vec<Ident>, Vec<TokenStream>, Vec<TokenS
             Kind::Boolean => quote!(bool),
             Kind::Integer => quote!(i64),
             Kind::Number => quote!(f64),
-            // The declared type may not be in scope here; the marker knows it.
+            // The declared type may not be in scope here, so the marker names it.
             _ if own => quote!(#krate::TypeAt<#position>),
             _ => quote!(#krate::ValueAt<#position>),
         };
@@ -411,7 +410,7 @@ fn arguments(model: &Expansion<'_>) -> (Vec<Ident>, Vec<TokenStream>, Vec<TokenS
     (names, types, args)
 }
 
-/// The parameter's name, unless the method has one of that name already.
+/// Returns the parameter's name, unless the method already has an argument with this name.
 pub(super) fn argument_ident(name: &str, span: Span) -> Ident {
     match name {
         "cx" | "page" => format_ident!("{name}_", span = span),
@@ -419,13 +418,13 @@ pub(super) fn argument_ident(name: &str, span: Span) -> Ident {
     }
 }
 
-/// Generated code at the const's name: the call site of the second step is the entity's macro,
-/// where lints would confuse.
+/// Returns a span at the const's name. The call site of the second step is the entity's macro,
+/// where lints would be confusing.
 pub(super) fn here(ident: &Ident) -> Span {
     Span::call_site().located_at(ident.span())
 }
 
-/// The user's docs, then the routes and errors.
+/// Returns the docs of the app, then the routes and errors.
 fn docs(model: &Expansion<'_>) -> String {
     let mut doc = model.declared.doc();
     if doc.is_empty() {

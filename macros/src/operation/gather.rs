@@ -1,7 +1,7 @@
-//! Operations that name several entities: their declarations are gathered one after the other.
+//! Operations that name several entities: their declarations are collected one after the other.
 //!
-//! The macro of an entity hands on whatever arguments it is called with. So what has been gathered
-//! travels in front of the operation's own arguments, behind an `@`, from one entity's macro to the
+//! The macro of an entity passes on all arguments of its call. So the declarations collected so far
+//! are passed before the operation's own arguments, after an `@`, from one entity's macro to the
 //! next.
 
 use proc_macro2::TokenStream;
@@ -17,21 +17,21 @@ use crate::entity::EntityModel;
 use crate::expr::Sibling;
 use crate::schema::{self, Handed};
 
-/// A declaration as an entity's macro hands it over.
+/// A declaration as an entity's macro passes it.
 type Declaration = (TokenStream, TokenStream);
 
-/// What is known so far.
+/// The declarations so far.
 struct Gathered {
-    /// The operation's own entity.
+    /// The declaration of the operation's own entity.
     own: Option<Declaration>,
     siblings: Vec<(Path, Declaration)>,
-    /// Whose macro is being called.
+    /// The entity whose macro is called next.
     wanted: Option<Path>,
     /// The operation's own arguments.
     args: TokenStream,
 }
 
-/// All that an operation names.
+/// All entities that an operation names.
 pub(super) struct Entities {
     pub(super) own: EntityModel,
     pub(super) siblings: Vec<Sibling>,
@@ -40,15 +40,15 @@ pub(super) struct Entities {
 
 /// The next step.
 pub(super) enum Step {
-    /// Everything is there.
+    /// All declarations are present.
     Done(Box<Entities>),
-    /// Another entity has to be asked.
+    /// The macro of another entity must be called.
     Ask(TokenStream),
-    /// An entity is broken, and says so itself.
+    /// An entity has an error, which it reports itself.
     Broken,
 }
 
-/// Adds what an entity's macro has handed over.
+/// Adds the declaration that an entity's macro passed.
 pub(super) fn step(handed: Handed, declared: &Declared, d: &mut Diagnostics) -> Option<Step> {
     let declaration = handed.declaration();
     let mut gathered = d.take(syn::parse2::<Gathered>(handed.args))?;

@@ -1,4 +1,4 @@
-//! The item under the attribute: `pub const PUBLISH: Operation<Post>;`.
+//! The item with the attribute: `pub const PUBLISH: Operation<Post>;`.
 
 use proc_macro2::TokenStream;
 use syn::parse::{Parse, ParseStream};
@@ -11,13 +11,13 @@ use crate::entity::doc_of;
 pub(crate) struct Declared {
     pub(crate) attrs: Vec<Attribute>,
     pub(crate) vis: Visibility,
-    /// First and last token: by them rustc knows that the const is the user's own, and says when
-    /// nobody uses it.
+    /// The first and last token. Their spans make the const an item of the app, so that rustc warns
+    /// if it is unused.
     pub(crate) ends: (Token![const], Token![;]),
     pub(crate) ident: Ident,
     /// `Operation<Post>`.
     pub(crate) ty: Type,
-    /// `Post`, as the user names it.
+    /// `Post`, as written.
     pub(crate) entity: Path,
 }
 
@@ -88,7 +88,7 @@ fn entity_of(ty: &Type) -> Option<Path> {
     }
 }
 
-/// The attributes that stay on the const: all but our own doc handling needs.
+/// Returns the attributes that stay on the const: all except those that we handle.
 pub(crate) fn kept(attrs: &[Attribute]) -> TokenStream {
     attrs.iter().map(quote::ToTokens::to_token_stream).collect()
 }

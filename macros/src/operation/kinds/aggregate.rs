@@ -1,4 +1,4 @@
-//! `aggregate`: numbers over records, of all of them or of each group.
+//! `aggregate`: computes numbers over all records, or over each group of records.
 
 use linchpin_vocabulary::kind;
 use proc_macro2::{Literal, Span, TokenStream};
@@ -28,7 +28,7 @@ pub(super) const KIND: Kind = Kind::new(
 );
 
 struct Aggregate {
-    /// Of the struct that a call answers: `StatsRow`.
+    /// The name of the struct that a call returns: `StatsRow`.
     row: Ident,
     optional: Optional,
     filter: Option<Resolved>,
@@ -80,7 +80,7 @@ impl KindModel for Aggregate {
     }
 
     fn plan(&self, scope: &Scope<'_>) -> Option<Plan> {
-        // A member of each name, also if two have the same.
+        // Each name needs a member, even if two names are equal.
         let outputs = self
             .outputs
             .iter()
@@ -118,7 +118,7 @@ impl KindModel for Aggregate {
 }
 
 impl Aggregate {
-    /// Whether a computed value has the name of the key.
+    /// Whether a computed value has the same name as the key.
     fn collides(&self, output: &Output, scope: &Scope<'_>) -> bool {
         let key = self
             .key
@@ -224,7 +224,7 @@ fn key(expr: &Expr, scope: &mut Scope<'_>) -> Option<Key> {
     })
 }
 
-/// One member of `compute(..)` as written.
+/// A member of `compute(..)` as written.
 pub(super) struct Written {
     pub(super) name: Ident,
     pub(super) function: Call,
@@ -293,7 +293,7 @@ impl Parse for Call {
     }
 }
 
-/// A function of `compute`, resolved.
+/// A resolved function of `compute`.
 pub(super) struct Measure {
     /// `sum`.
     pub(super) function: &'static str,
@@ -302,7 +302,7 @@ pub(super) struct Measure {
     pub(super) only: Option<Resolved>,
 }
 
-/// One member of the answer.
+/// One member of the response.
 struct Output {
     name: Ident,
     measure: Measure,
@@ -478,7 +478,7 @@ impl Output {
     }
 }
 
-/// The descriptor of a measure under a name.
+/// Returns the descriptor of a measure with a name.
 pub(super) fn tokens(
     Measure {
         function,

@@ -38,13 +38,13 @@ enum Action {
 struct Array {
     action: Action,
     matches: Matches,
-    /// As written, and its position.
+    /// The field as written, and its position.
     field: Option<(Ident, usize)>,
     number: Literal,
     value: Option<Value>,
-    /// Whether the value comes from the call.
+    /// Whether the call provides the value.
     given: bool,
-    /// Whether elements may repeat.
+    /// Whether equal elements are allowed.
     repeats: bool,
 }
 
@@ -164,7 +164,7 @@ impl Action {
         Some((ident, field))
     }
 
-    /// The value, and whether it comes from the call.
+    /// Returns the value, and whether the call provides it.
     fn value(
         self,
         args: &Args,
@@ -194,7 +194,7 @@ impl Action {
                 .help(format!("`{example}`"));
             return None;
         }
-        // What is to go may be anything that has ever been there.
+        // A removed element may be an old value that the rules no longer allow.
         if let (Self::Push, Source::Literal(expr)) = (self, &source) {
             check_written(scope.at(field), expr, true, scope.d);
         }

@@ -1,4 +1,4 @@
-//! `batch`: changes or removes every record that matches; or claims the first of them for code.
+//! `batch`: changes or removes every record that matches. Or it claims the first of them for code.
 
 use linchpin_vocabulary::kind;
 use proc_macro2::{Literal, TokenStream};
@@ -29,7 +29,7 @@ pub(super) const KIND: Kind = Kind::new(
 );
 
 struct Batch {
-    /// Whether it removes the records that match; else it updates them.
+    /// Whether it removes the matching records instead of changing them.
     delete: bool,
     filter: Option<Resolved>,
     set: Vec<Assign>,
@@ -37,7 +37,7 @@ struct Batch {
     atomic: bool,
     /// `count`, `void` or `records`.
     returns: &'static str,
-    /// Of a batch that answers its records.
+    /// The limit of a batch that returns its records.
     limit: Option<u32>,
     sort: Option<Sort>,
     entity: Path,
@@ -141,7 +141,7 @@ impl KindModel for Batch {
 }
 
 impl Batch {
-    /// `limit` and `sort` belong to a batch that answers its records, which is for code alone.
+    /// `limit` and `sort` need a batch that returns its records, which only code can call.
     fn check_claim(&self, input: &Input<'_>, scope: &mut Scope<'_>) {
         let (args, name) = (input.args, input.name);
         if self.returns != "records" {

@@ -22,7 +22,7 @@ pub(super) const KIND: Kind = Kind::new(
     model,
 );
 
-/// Name, HTTP method, whether the path names an item, what the body is.
+/// The name, the HTTP method, whether the path names an item, and the form of the body.
 const METHODS: [(&str, Method, bool, Option<&str>); 5] = [
     ("list", Method::Get, false, None),
     ("add", Method::Post, false, Some("Item")),
@@ -35,7 +35,7 @@ struct Collection {
     /// The list, and its name as written.
     field: Option<(usize, Ident)>,
     number: Literal,
-    /// The member that tells items apart.
+    /// The member that identifies an item.
     key: String,
     max: Option<Literal>,
     chosen: Vec<&'static str>,
@@ -134,7 +134,7 @@ impl KindModel for Collection {
 }
 
 impl Collection {
-    /// The descriptor of one method.
+    /// Returns the descriptor of one method.
     fn descriptor(&self, method: &str) -> TokenStream {
         let (variant, field, wire) = (
             format_ident!("{}", names::pascal(method)),
@@ -151,7 +151,7 @@ fn field(args: &Args, scope: &mut Scope<'_>) -> Option<(usize, Ident)> {
     let field = scope.field(&ident)?;
     let of = scope.at(field);
     if of.kind != Type::Items {
-        // A list behind another name cannot be told from other types here.
+        // A list with an aliased type looks like any other type here.
         scope
             .d
             .error(
@@ -217,7 +217,7 @@ fn methods(args: &Args, scope: &mut Scope<'_>) -> Vec<&'static str> {
     chosen
 }
 
-/// `route(members_add(roles = [..]))`: policies, methods and paths of single methods.
+/// Reads `route(members_add(roles = [..]))`: policies, methods and paths of single methods.
 fn routes(
     args: &Args,
     name: &str,

@@ -1,4 +1,5 @@
-//! `computed_aggregate`: writes a number over the records of one entity into a record of another.
+//! `computed_aggregate`: computes a number from the records of one entity and writes it to a record
+//! of another.
 
 use linchpin_vocabulary::kind;
 use proc_macro2::{Literal, TokenStream};
@@ -40,7 +41,7 @@ pub(super) const KIND: Kind = Kind {
     )
 };
 
-/// The entities that a declaration names.
+/// Returns the entities that a declaration names.
 fn entities(args: &Args, d: &mut Diagnostics) -> Vec<Path> {
     ["source", "target"]
         .into_iter()
@@ -54,17 +55,17 @@ fn path(args: &Args, name: &str, d: &mut Diagnostics) -> Option<Path> {
 }
 
 struct ComputedAggregate {
-    /// `None` if it could not be read; then nothing else is.
+    /// `None` if it could not be read; the other options are then not read.
     source: Option<Path>,
     target: Option<Path>,
-    /// In the scope's siblings.
+    /// The position in the scope's siblings.
     of_source: Option<usize>,
     of_target: Option<usize>,
     filter: Option<Resolved>,
     /// Whether it is an object of named members, and the members.
     measures: (bool, Vec<(String, Measure)>),
     matches: Vec<Assign>,
-    /// How many members of `target_match` are written.
+    /// The number of members in `target_match`.
     written: usize,
     /// The field of the target, and its name as written.
     field: Option<(usize, Ident)>,
@@ -177,7 +178,7 @@ impl KindModel for ComputedAggregate {
 }
 
 impl ComputedAggregate {
-    /// `target_match(..)` pins one record.
+    /// Checks that `target_match(..)` identifies one record.
     fn check_match(&self, input: &Input<'_>, scope: &mut Scope<'_>) {
         let Some(opt) = input.args.get("target_match") else {
             return;
@@ -199,7 +200,7 @@ impl ComputedAggregate {
     }
 }
 
-/// The computed numbers: whether they are an object of named members, and the members.
+/// Returns the computed numbers: whether they are an object of named members, and the members.
 fn measures(args: &Args, scope: &mut Scope<'_>) -> (bool, Vec<(String, Measure)>) {
     let Some(opt) = args.get("compute") else {
         return (false, Vec::new());
@@ -244,7 +245,7 @@ fn measures(args: &Args, scope: &mut Scope<'_>) -> (bool, Vec<(String, Measure)>
     )
 }
 
-/// Numbers by value are many values.
+/// Reports a count by value, because it is not a single value.
 fn single(measure: Option<Measure>, scope: &mut Scope<'_>) -> Option<Measure> {
     let measure = measure?;
     if measure.function == "count_by" {
@@ -257,7 +258,7 @@ fn single(measure: Option<Measure>, scope: &mut Scope<'_>) -> Option<Measure> {
     Some(measure)
 }
 
-/// The field can hold what is computed.
+/// Checks that the field can hold the computed value.
 fn fits(field: usize, at: &Ident, object: bool, measures: &[(&str, Type)], scope: &mut Scope<'_>) {
     let of = scope.at(field);
     let (name, kind) = (of.name.clone(), of.kind);
@@ -281,8 +282,7 @@ fn fits(field: usize, at: &Ident, object: bool, measures: &[(&str, Type)], scope
         "avg" => Type::Number,
         _ => *of_source,
     };
-    // The least or the greatest of keys is a key, and that it names a record is seen to when it is
-    // written.
+    // The minimum or maximum of keys is a key. The write checks that it names a record.
     let chosen = matches!(*function, "min" | "max");
     if !chosen
         && !record::no_key(
@@ -331,7 +331,7 @@ fn fits(field: usize, at: &Ident, object: bool, measures: &[(&str, Type)], scope
     }
 }
 
-/// Both live in one store.
+/// Checks that both entities use one store.
 fn stores(args: &Args, source: Option<usize>, target: Option<usize>, scope: &mut Scope<'_>) {
     let of = |sibling: Option<usize>| {
         sibling

@@ -1,4 +1,4 @@
-//! `custom`: a function of the user's for each store.
+//! `custom`: a function of the app for each store.
 
 use linchpin_vocabulary::{kind, store};
 use proc_macro2::TokenStream;
@@ -17,25 +17,25 @@ use crate::operation::args::Args;
 use crate::operation::path::{Method, Moved, RouteArgs, Segment};
 use crate::options;
 
-/// What the expansion needs beyond the plan.
+/// The further input of the expansion, in addition to the plan.
 #[derive(Clone)]
 pub(crate) struct Made {
-    /// What stands before the descriptor.
+    /// The items before the descriptor.
     pub(crate) statics: TokenStream,
-    /// The descriptors of its parameters.
+    /// The descriptors of the parameters.
     pub(crate) params: Vec<TokenStream>,
-    /// Name, type and value of each argument of the adapter method.
+    /// The name, type and value of each argument of the adapter method.
     pub(crate) arguments: Vec<(Ident, TokenStream, TokenStream)>,
     pub(crate) routes: Vec<(Method, Vec<Segment>)>,
     pub(crate) output: Output,
 }
 
-/// What it answers.
+/// The result of the operation.
 #[derive(Clone)]
 pub(crate) enum Output {
     Nothing,
     Value(Box<Type>),
-    /// By key.
+    /// A record, whose key the function returns.
     Record,
     Optional,
     Records,
@@ -64,7 +64,7 @@ struct Parameter {
     wire: String,
     ident: Ident,
     ty: TokenStream,
-    /// `in_id`, `Segment`, `Query`, `Body`, or the whole body.
+    /// The place: `in_id`, `Segment`, `Query`, `Body`, or the whole body.
     place: Place,
 }
 
@@ -90,7 +90,7 @@ struct Custom {
     output: Output,
     parameters: Vec<Parameter>,
     segments: Option<Vec<Segment>>,
-    /// Store and path of each function.
+    /// The store and the path of each function.
     handlers: Vec<(String, Path)>,
     sql: Option<TokenStream>,
     entity: Path,
@@ -175,7 +175,7 @@ impl KindModel for Custom {
         let (fields, params) = descriptors(&self.parameters, scope);
         let kind = self.constant();
         let made = Made {
-            // A static of its own: functions are no constants that a reference could stand for.
+            // A separate static: a reference to a function is not promoted to a static.
             statics: quote!(#fields static KIND: __lp::Custom = #kind;),
             params,
             arguments: arguments(&self.parameters, scope),
@@ -210,7 +210,7 @@ impl Custom {
         self.http.is_some() && self.method == Method::Get
     }
 
-    /// A function for each store that the entity names.
+    /// Checks that each store that the entity names has a function.
     fn check_stores(&self, input: &Input<'_>, entity: &EntityModel, d: &mut Diagnostics) {
         let (at, name) = (input.ident, input.name);
         let lacking = entity
@@ -249,8 +249,8 @@ impl Custom {
         quote!(__lp::Custom::new(#shape) #reads #by_id #sql #handlers)
     }
 
-    /// Checks that a function takes a call on the store of its name. The table has the types of its
-    /// stores, so their functions need no check.
+    /// Checks that a function takes a call on the store of its name. The types of the table's
+    /// stores are known, so their functions need no check.
     fn of_store(&self, store: &str, path: &Path) -> Option<TokenStream> {
         if store::named(store).is_some() {
             return None;
@@ -267,7 +267,7 @@ impl Custom {
         Some(quote!(.checked(#check)))
     }
 
-    /// The functions, each in the form that the runtime calls.
+    /// Returns the functions in the form that the runtime calls.
     fn functions(&self) -> TokenStream {
         let Self {
             entity,
@@ -277,19 +277,19 @@ impl Custom {
         } = self;
         let mutable = (!parameters.is_empty()).then(|| quote!(mut));
         let functions = self.handlers.iter().map(|(store, path)| {
-            // What does not fit is the function's fault, not the entity's.
+            // Type errors here belong to the function, not to the entity.
             let made = match output {
                 Output::Nothing => quote!(made_nothing),
-                // That its type is no answer is said there.
+                // A type that cannot be a result is reported there.
                 Output::Value(ty) => quote_spanned!(path.span()=> made_value::<#ty, _>),
                 Output::Record => respanned(&quote!(made_record::<#entity, _>), path.span()),
                 Output::Optional => respanned(&quote!(made_optional::<#entity, _>), path.span()),
                 Output::Records => respanned(&quote!(made_records::<#entity, _>), path.span()),
             };
             let first = typed(entity, store, path);
-            // Each has its declared type before it is passed on, so that rustc says which of the
-            // function's does not fit. Their names mean nothing of the user's, not even a constant
-            // of a field that is in scope.
+            // Each argument gets its declared type before it is passed on, so that rustc reports
+            // the parameter of the function that does not fit. Their hygiene prevents a conflict
+            // with names of the app, such as a constant with the name of a field.
             let own = proc_macro2::Span::mixed_site().located_at(path.span());
             let names: Vec<Ident> = parameters
                 .iter()
@@ -302,7 +302,7 @@ impl Custom {
                     Place::Whole => quote_spanned!(path.span()=> let #name = call.input::<#ty>()?;),
                     _ => quote_spanned!(path.span()=> let #name = call.take::<#ty>()?;),
                 });
-            // At the user's path: rustc says there what does not fit.
+            // The span is the path of the app, so that rustc reports a type error there.
             let answer =
                 quote_spanned!(path.span()=> __lp::#made(#path(#first #(, #names)*).await));
             let answer = if parameters.is_empty() {
@@ -323,8 +323,8 @@ impl Custom {
     }
 }
 
-/// `call.typed::<Post, __lp::OnSqlite>()`. The type of a store that the table lacks follows from the
-/// function.
+/// Returns `call.typed::<Post, __lp::OnSqlite>()`. For a store outside the table, the function
+/// determines the type.
 fn typed(entity: &Path, store: &str, path: &Path) -> TokenStream {
     let of = match store::named(store) {
         Some(_) => {
@@ -336,17 +336,17 @@ fn typed(entity: &Path, store: &str, path: &Path) -> TokenStream {
     quote_spanned!(path.span()=> call.typed::<#entity, #of>())
 }
 
-/// `sql(HEAVY, OWN)`: the texts of its statements.
+/// Reads `sql(HEAVY, OWN)`: the texts of its statements.
 fn texts(args: &Args, d: &mut Diagnostics) -> Option<TokenStream> {
     let list = args
         .get("sql")?
         .list("sql(HEAVIEST, OWN), the names of texts", d)?;
     let texts: Vec<syn::Expr> = options::each(list, d);
-    // A constant of its own: one that is no text is told at its own place.
+    // A separate constant, so that an expression that is no text is reported at its position.
     Some(quote!(.sql({ const TEXTS: &[&str] = &[#(#texts),*]; TEXTS })))
 }
 
-/// `http(method = "GET", path = "ping/{who}")`.
+/// Reads `http(method = "GET", path = "ping/{who}")`.
 fn http(args: &Args, base: &str, d: &mut Diagnostics) -> Option<RouteArgs> {
     let opt = args.get("http")?;
     let list = opt.list("http(method = \"GET\", path = \"ping/{who}\")", d)?;
@@ -355,7 +355,7 @@ fn http(args: &Args, base: &str, d: &mut Diagnostics) -> Option<RouteArgs> {
     Some(http)
 }
 
-/// A type behind `=`.
+/// Reads a type after `=`.
 fn type_of(args: &Args, name: &str, d: &mut Diagnostics) -> Option<Type> {
     let opt = args.get(name)?;
     let tokens = if opt.is_list() {
@@ -386,7 +386,7 @@ fn output(args: &Args, scope: &mut Scope<'_>) -> Output {
     }
 }
 
-/// `Option` and `Post` of `Option<Post>`.
+/// Returns `Option` and `Post` of `Option<Post>`.
 fn inside(ty: &Type) -> Option<(&Ident, &Type)> {
     let Type::Path(path) = ty else { return None };
     let last = path.path.segments.last()?;
@@ -399,7 +399,7 @@ fn inside(ty: &Type) -> Option<(&Ident, &Type)> {
     }
 }
 
-/// The declared parameters, then the body.
+/// Returns the declared parameters, then the body.
 fn parameters(args: &Args, scope: &mut Scope<'_>, input: Option<&Type>) -> Vec<Parameter> {
     let written = args
         .get("params")
@@ -453,7 +453,7 @@ fn parameters(args: &Args, scope: &mut Scope<'_>, input: Option<&Type>) -> Vec<P
     parameters
 }
 
-/// The path, with parameters under their names on the wire; `{id}` is the record's key.
+/// Returns the path, with the wire names of parameters; `{id}` is the record's key.
 fn segments(
     http: Option<&RouteArgs>,
     name: &str,
@@ -515,7 +515,7 @@ fn segments(
     Some(segments)
 }
 
-/// Store and path of each function; what cannot be read is reported.
+/// Returns the store and the path of each function; unreadable ones are reported.
 fn written_handlers(args: &Args, d: &mut Diagnostics) -> Vec<(String, Path)> {
     const EXAMPLE: &str = "handler(sqlite = preview_sqlite)";
     let Some(opt) = args.get("handler") else {
@@ -534,7 +534,7 @@ fn written_handlers(args: &Args, d: &mut Diagnostics) -> Vec<(String, Path)> {
             .filter(move |store| store.available == available)
             .map(|store| store.name)
     };
-    // A name that is near none of these is the store of another crate.
+    // A name that is not similar to one of these is the store of another crate.
     let misspelt = |name: &str| {
         known(false).any(|later| later == name)
             || (store::named(name).is_none() && nearest(name, known(true)).is_some())
@@ -558,7 +558,7 @@ fn written_handlers(args: &Args, d: &mut Diagnostics) -> Vec<(String, Path)> {
     handlers
 }
 
-/// The same tokens, standing somewhere else.
+/// Returns the same tokens with another span.
 fn respanned(tokens: &TokenStream, at: proc_macro2::Span) -> TokenStream {
     let there = |mut token: proc_macro2::TokenTree| {
         token.set_span(at);
@@ -567,7 +567,7 @@ fn respanned(tokens: &TokenStream, at: proc_macro2::Span) -> TokenStream {
     tokens.clone().into_iter().map(there).collect()
 }
 
-/// The fields that parameters have their types from, and the parameters.
+/// Returns the fields that give the types of parameters, and the parameters.
 fn descriptors(parameters: &[Parameter], scope: &Scope<'_>) -> (TokenStream, Vec<TokenStream>) {
     let (mut fields, mut params) = (Vec::new(), Vec::new());
     for Parameter {
@@ -602,7 +602,7 @@ fn descriptors(parameters: &[Parameter], scope: &Scope<'_>) -> (TokenStream, Vec
     (statics.unwrap_or_default(), params)
 }
 
-/// The arguments of the adapter method.
+/// Returns the arguments of the adapter method.
 fn arguments(
     parameters: &[Parameter],
     scope: &Scope<'_>,
@@ -637,7 +637,7 @@ fn arguments(
 }
 
 impl Output {
-    /// Whether it holds records of the entity.
+    /// Whether it contains records of the entity.
     pub(super) fn is_record(&self) -> bool {
         matches!(self, Self::Record | Self::Optional | Self::Records)
     }

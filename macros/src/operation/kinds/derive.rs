@@ -1,4 +1,4 @@
-//! `derive`: one array out of the records of several entities.
+//! `derive`: merges the records of several entities into one array.
 
 use linchpin_vocabulary::kind;
 use proc_macro2::{Literal, TokenStream};
@@ -99,7 +99,7 @@ fn unknown(key: &Ident, name: &str, known: &str) -> syn::Error {
     )
 }
 
-/// The entities that a declaration names.
+/// Returns the entities that a declaration names.
 fn entities(args: &Args, d: &mut Diagnostics) -> Vec<Path> {
     let written = sources(args, d);
     written
@@ -140,9 +140,9 @@ pub(super) const KIND: Kind = Kind {
 
 struct Derive {
     optional: Optional,
-    /// How many sources are written.
+    /// The number of sources in the declaration.
     written: usize,
-    /// Those that could be read, up to all of them.
+    /// The sources that could be read.
     sources: Vec<Source>,
     merge: &'static str,
     flatten: bool,
@@ -153,7 +153,7 @@ struct Derive {
 /// One source.
 struct Source {
     path: Path,
-    /// In the scope's siblings.
+    /// The position in the scope's siblings.
     owner: Option<usize>,
     only: Option<Resolved>,
     /// The selected field of its own records.
@@ -161,7 +161,7 @@ struct Source {
     through: Option<Traverse>,
 }
 
-/// The records that those of a source name.
+/// The step to the records that those of a source name.
 struct Traverse {
     path: Path,
     owner: Option<usize>,
@@ -282,7 +282,8 @@ impl KindModel for Derive {
 }
 
 impl Derive {
-    /// `post_filter = (..)`: over the items, which have the fields of the first source's.
+    /// Reads `post_filter = (..)`, a condition on the items, with the fields of the first source's
+    /// items.
     fn post_filter(&self, args: &Args, scope: &mut Scope<'_>) -> Option<Resolved> {
         let expr = args.expr(
             "post_filter",
@@ -301,7 +302,7 @@ impl Derive {
         scope.within(owner, |scope| scope.filter(&filter, &self.optional.names))
     }
 
-    /// The type of the items.
+    /// Returns the type of the items.
     fn returns(&self, scope: &mut Scope<'_>) -> Option<Returns> {
         let (path, owner, select) = self.sources.first()?.items();
         Some(match select {
@@ -424,7 +425,7 @@ fn selected(ident: Ident, scope: &mut Scope<'_>) -> Option<(usize, Ident)> {
 }
 
 impl Source {
-    /// Its result: the entity of the records, and the field that is selected of them.
+    /// Returns the entity of the resulting records, and their selected field.
     fn items(&self) -> (&Path, Option<usize>, Option<&(usize, Ident)>) {
         match &self.through {
             Some(through) => (&through.path, through.owner, through.select.as_ref()),
@@ -432,7 +433,7 @@ impl Source {
         }
     }
 
-    /// The field that it is traversed by holds keys of the other entity.
+    /// Checks that the field of `traverse` holds keys of the other entity.
     fn check(&self, scope: &mut Scope<'_>) {
         let Some(Traverse {
             path,
@@ -450,7 +451,7 @@ impl Source {
         let from = scope.within(self.owner, |scope| scope.at(*on).kind);
         let message = format!("`{at}` holds no keys of `{}`", path.to_token_stream());
         if key.is_none_or(|key| key == Type::Other) || from == Type::Other {
-            // A name of the user's: rustc knows what it stands for.
+            // The type is a name of the app, which only rustc knows.
             scope.within(self.owner, |scope| scope.require(*on, at, "KEYS", &message));
         } else if key.and_then(Type::name) != from.name() {
             scope.d.error(at, message);
@@ -464,7 +465,7 @@ impl Source {
         })
     }
 
-    /// In words, so that sources can be compared.
+    /// Returns the type as text, to compare sources.
     fn type_of(&self, scope: &mut Scope<'_>) -> String {
         let (path, owner, select) = self.items();
         match select {
@@ -505,7 +506,7 @@ impl Source {
     }
 }
 
-/// A condition on another field.
+/// Returns the field of a condition on another field.
 fn beside(filter: &Resolved, field: usize) -> Option<&Ident> {
     match filter {
         Resolved::All(list) | Resolved::Any(list) => {

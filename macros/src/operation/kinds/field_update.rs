@@ -1,4 +1,4 @@
-//! `field_update`: writes some fields of one record, given in the body.
+//! `field_update`: writes some fields of one record from the body.
 
 use linchpin_vocabulary::kind;
 use proc_macro2::TokenStream;

@@ -25,7 +25,7 @@ pub(super) const KIND: Kind = Kind {
 
 struct Increment {
     matches: Matches,
-    /// As written, and its position.
+    /// The field as written, and its position.
     field: Option<(Ident, usize)>,
     number: Literal,
     by: TokenStream,
@@ -96,7 +96,7 @@ fn field(args: &Args, scope: &mut Scope<'_>) -> Option<(Ident, usize)> {
     Some((ident, field))
 }
 
-/// `by = 5`: not zero, whole for an integer.
+/// Reads `by = 5`: not zero, and an integer for an integer field.
 fn by(args: &Args, field: Option<usize>, scope: &mut Scope<'_>) -> TokenStream {
     let one = quote!(__lp::Bound::Int(1));
     let Some(expr) = args.expr("by", "by = 5", scope.d) else {

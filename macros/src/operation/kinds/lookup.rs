@@ -47,7 +47,7 @@ struct Lookup {
     /// Whether `returns` could not be read, so that `many` may be wrong.
     unsure: bool,
     paginate: bool,
-    /// Whether pages are asked for by number.
+    /// Whether pages are numbered.
     numbered: bool,
     limit: Option<u32>,
     sort: Option<Sort>,
@@ -198,10 +198,10 @@ impl KindModel for Lookup {
     }
 }
 
-/// A field that a lookup goes by one value of.
+/// A field that a lookup compares with one value.
 struct Pinned {
     field: usize,
-    /// Whether every call does, also one that leaves out what it may.
+    /// Whether every call compares it, also a call that omits optional parameters.
     always: bool,
 }
 
@@ -237,7 +237,7 @@ fn pinned(fields: &[Assign], filter: Option<&Filter>, scope: &Scope<'_>) -> Vec<
     own.chain(further).collect()
 }
 
-/// `fields(..)` of a lookup, which may be empty or left out beside another condition.
+/// Reads `fields(..)` of a lookup. It may be empty or absent if there is another condition.
 fn asked(args: &Args, scope: &mut Scope<'_>, required: &dyn Fn(&String) -> bool) -> Vec<Assign> {
     let conditional = ["filter", "deleted"]
         .iter()
@@ -251,7 +251,7 @@ fn asked(args: &Args, scope: &mut Scope<'_>, required: &dyn Fn(&String) -> bool)
     fields(args, "fields", scope, required)
 }
 
-/// `fields(a = param(a), ..)` of lookup and exists.
+/// Reads `fields(a = param(a), ..)` of lookup and exists.
 pub(super) fn fields(
     args: &Args,
     option: &str,
@@ -284,7 +284,7 @@ pub(super) fn fields(
     assigns
 }
 
-/// The parameters of `fields` that are segments of the path form, in order, each once.
+/// Returns the parameters of `fields` that are segments of the path form, in order, each once.
 pub(super) fn segments(fields: &[Assign], scope: &Scope<'_>, optional: &[String]) -> Vec<usize> {
     let mut segments: Vec<usize> = Vec::new();
     for assign in fields {
@@ -315,7 +315,7 @@ pub(super) fn limit(args: &Args, scope: &mut Scope<'_>) -> Option<u32> {
     limit
 }
 
-/// `sort = desc(f)`; `paged` when cursors hold its values.
+/// Reads `sort = desc(f)`; `paged` is true if cursors contain its values.
 pub(super) fn sort(args: &Args, scope: &mut Scope<'_>, paged: bool) -> Option<Sort> {
     let member = member(
         args.expr("sort", "sort = desc(created_at)", scope.d)?,
@@ -324,7 +324,7 @@ pub(super) fn sort(args: &Args, scope: &mut Scope<'_>, paged: bool) -> Option<So
     sort_key(&member, scope, paged)
 }
 
-/// `sorts(new(desc(pinned), desc(created_at)), top(desc(score)))`.
+/// Reads `sorts(new(desc(pinned), desc(created_at)), top(desc(score)))`.
 fn named_sorts(opt: &Opt, scope: &mut Scope<'_>) -> Vec<NamedSort> {
     const EXAMPLE: &str = "sorts(new(desc(pinned), desc(created_at)), top(desc(score)))";
     let Some(list) = opt.list(EXAMPLE, scope.d) else {
@@ -380,25 +380,25 @@ fn named_sorts(opt: &Opt, scope: &mut Scope<'_>) -> Vec<NamedSort> {
     sorts
 }
 
-/// A field that records are sorted by.
+/// A field of the sort.
 pub(super) struct Sort {
     field: usize,
     number: Literal,
     desc: bool,
 }
 
-/// An order that callers choose by its name.
+/// An order that callers choose by name.
 struct NamedSort {
     name: String,
     /// The name as written.
     key: Ident,
     keys: Vec<Sort>,
-    /// Whether all of it could be read.
+    /// Whether the whole order could be read.
     sound: bool,
 }
 
 impl NamedSort {
-    /// It needs an index that has its keys, after the fields that every call compares with one
+    /// Checks that it has an index on its keys, after the fields that every call compares with one
     /// value.
     fn check(&self, pinned: &[Pinned], scope: &mut Scope<'_>) {
         let (model, name) = (scope.model, &self.name);
@@ -413,7 +413,7 @@ impl NamedSort {
         if !self.sound || model.has_index_for(&keys, &pins) {
             return;
         }
-        // The pinned fields come first: an index of their records, in this order.
+        // The pinned fields come first, then the keys of this order.
         let mut wanted: Vec<(usize, bool)> = Vec::new();
         for one in pinned
             .iter()
@@ -425,7 +425,7 @@ impl NamedSort {
         }
         wanted.extend(&keys);
         let (entity, wanted) = (&model.name, index_text(model, &wanted));
-        // There is one for calls that give everything.
+        // There is an index for calls with all parameters.
         let often =
             |field: usize| pinned.iter().any(|p| p.field == field) || model.visibility.pins(field);
         if model.has_index_for(&keys, &often) {

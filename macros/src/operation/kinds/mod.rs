@@ -29,7 +29,7 @@ use super::path::{Method, Moved};
 use crate::diagnostics::{Diagnostics, nearest};
 use crate::expr::Scope;
 
-/// Every kind there is.
+/// All kinds.
 const KINDS: &[&Kind] = &[
     &lookup::KIND,
     &exists::KIND,
@@ -53,19 +53,19 @@ const KINDS: &[&Kind] = &[
 
 /// A kind: its facts, its options, and how a declaration of it is resolved.
 pub(crate) struct Kind {
-    /// What the runtime knows of it as well.
+    /// The facts that the runtime has too.
     pub(crate) facts: &'static KindFacts,
-    /// Every option beside the common ones.
+    /// The options in addition to the common ones.
     pub(crate) options: &'static [&'static str],
-    /// Those that must be there.
+    /// The required options.
     pub(crate) required: &'static [&'static str],
-    /// Those that a later version takes.
+    /// The options that are planned for a later version.
     pub(crate) later: &'static [&'static str],
-    /// Those that may be written several times.
+    /// The options that may be written several times.
     pub(crate) repeated: &'static [&'static str],
-    /// Other entities that a declaration names.
+    /// Returns the other entities that a declaration names.
     entities: fn(&Args, &mut Diagnostics) -> Vec<syn::Path>,
-    /// Reads the options and resolves them against the entity. What cannot be resolved is reported.
+    /// Reads the options and resolves them against the entity. Errors are reported.
     pub(crate) model: fn(&Input<'_>, &mut Scope<'_>) -> Box<dyn KindModel>,
 }
 
@@ -114,11 +114,11 @@ pub(crate) struct Plan {
     pub(crate) shape: Shape,
     pub(crate) method: Method,
     pub(crate) returns: Returns,
-    /// Sentences for the adapter method's docs.
+    /// The sentences about errors in the adapter method's docs.
     pub(crate) errors: &'static str,
     /// The list of a collection.
     pub(crate) list: usize,
-    /// The methods of a collection, each with a route of its own; empty for all other kinds.
+    /// The methods of a collection, each with its own route; empty for all other kinds.
     pub(crate) parts: Vec<Part>,
 }
 
@@ -138,7 +138,7 @@ pub(crate) struct Part {
 }
 
 impl Part {
-    /// Whether it changes nothing.
+    /// Whether it changes no records.
     pub(crate) fn reads(&self) -> bool {
         self.method == Method::Get
     }
@@ -150,7 +150,7 @@ pub(crate) enum Shape {
     ById,
     /// `/{op}`, and `/{op}/{a}/{b}` with a segment for each of these parameters.
     Collection { segments: Vec<usize> },
-    /// Nowhere: for code alone.
+    /// No route: only code can call it.
     Adapter,
 }
 
@@ -183,19 +183,19 @@ pub(crate) enum Returns {
     Values(TokenStream),
 }
 
-/// The struct of what an aggregate computes.
+/// The struct for the numbers of an aggregate.
 #[derive(Clone)]
 pub(crate) struct Numbers {
     /// `StatsRow`.
     pub(crate) name: syn::Ident,
-    /// Whether there is one per group.
+    /// Whether there is one row per group.
     pub(crate) grouped: bool,
-    /// Name, type and doc; the key first.
+    /// The name, type and doc of each member; the key is first.
     pub(crate) members: Vec<(syn::Ident, TokenStream, String)>,
 }
 
 impl Returns {
-    /// Whether it holds records of the entity.
+    /// Whether it contains records of the entity.
     pub(crate) fn is_record(&self) -> bool {
         match self {
             Self::Custom(made) => made.output.is_record(),
@@ -206,7 +206,7 @@ impl Returns {
         }
     }
 
-    /// Whether it is one record of the entity, whatever happens.
+    /// Whether it is always one record of the entity.
     pub(crate) fn is_one_record(&self) -> bool {
         match self {
             Self::Custom(made) => matches!(made.output, custom::Output::Record),
@@ -216,7 +216,7 @@ impl Returns {
 }
 
 impl Plan {
-    /// The plan of an operation without methods of its own.
+    /// Returns the plan of an operation without methods.
     const fn new(shape: Shape, method: Method, returns: Returns, errors: &'static str) -> Self {
         Self {
             shape,
@@ -228,17 +228,17 @@ impl Plan {
         }
     }
 
-    /// Whether the caller says how many records at most.
+    /// Whether the caller sets the maximum number of records.
     pub(crate) fn pages(&self) -> bool {
         matches!(self.returns, Returns::Page | Returns::List)
     }
 
-    /// Whether it changes nothing.
+    /// Whether it changes no records.
     pub(crate) fn reads(&self) -> bool {
         self.method == Method::Get
     }
 
-    /// Whether none of its methods changes anything.
+    /// Whether none of its methods changes records.
     pub(crate) fn only_reads(&self) -> bool {
         if self.parts.is_empty() {
             self.reads()
@@ -247,7 +247,7 @@ impl Plan {
         }
     }
 
-    /// For messages.
+    /// Returns the effect as text, for messages.
     pub(crate) fn effect(&self) -> &'static str {
         if self.reads() {
             "only reads"
@@ -257,12 +257,12 @@ impl Plan {
     }
 }
 
-/// The kind of this name.
+/// Returns the kind with this name.
 pub(crate) fn named(name: &str) -> Option<&'static Kind> {
     KINDS.iter().copied().find(|kind| kind.facts.name == name)
 }
 
-/// Other entities that a declaration names; what cannot be read is reported later.
+/// Returns the other entities that a declaration names. Errors are reported later.
 pub(crate) fn entities(args: &Args, d: &mut Diagnostics) -> Vec<syn::Path> {
     let kind = args
         .kind
@@ -272,24 +272,24 @@ pub(crate) fn entities(args: &Args, d: &mut Diagnostics) -> Vec<syn::Path> {
         .unwrap_or_default()
 }
 
-/// The names of all kinds.
+/// Returns the names of all kinds.
 pub(crate) fn names() -> impl Iterator<Item = &'static str> {
     KINDS.iter().map(|kind| kind.facts.name)
 }
 
-/// The options of each kind beside the common ones.
+/// Returns the options of each kind, without the common ones.
 pub(crate) fn options() -> impl Iterator<Item = (&'static str, &'static [&'static str])> {
     KINDS.iter().map(|kind| (kind.facts.name, kind.options))
 }
 
-/// The declared kind, in snake_case or in the specification's spelling, and where it is written.
+/// Returns the declared kind, in snake_case or in the specification's spelling, and its position.
 pub(crate) fn find(
     args: &Args,
     declared: &Declared,
     d: &mut Diagnostics,
 ) -> Option<(&'static Kind, LitStr)> {
     let Some(text) = &args.kind else {
-        // One that is there and unreadable has been reported.
+        // A kind that is present and unreadable has been reported.
         if !args.has_kind {
             d.error(&declared.ident, "the operation has no kind")
                 .help("`kind = \"transition\"`");
@@ -301,7 +301,7 @@ pub(crate) fn find(
     of(&name).or_else(|| {
         d.error(text, format!("unknown operation kind `{}`", text.value()))
             .suggest(&name, names());
-        // What else is wrong is judged by the kind that is meant.
+        // The other options are checked for the kind that is probably meant.
         of(nearest(&name, names())?)
     })
 }

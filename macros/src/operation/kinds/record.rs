@@ -1,4 +1,5 @@
-//! Shared by kinds that change one record: how the record is found, and what is written.
+//! Shared parts of the kinds that change one record: the search for the record, and the written
+//! values.
 
 use proc_macro2::TokenStream;
 use syn::Ident;
@@ -14,12 +15,12 @@ use crate::names;
 use crate::operation::args::Args;
 use crate::options::OptValue;
 
-/// `match(..)`, by default the record that the path names.
+/// `match(..)`. The default is the record in the path.
 pub(super) struct Matches {
     assigns: Vec<Assign>,
-    /// Whether every member could be resolved.
+    /// Whether all members could be resolved.
     complete: bool,
-    /// Whether it is written.
+    /// Whether the option is present.
     written: bool,
 }
 
@@ -48,7 +49,7 @@ impl Matches {
         self.complete
     }
 
-    /// The members, if all of them could be resolved.
+    /// Returns the members, if all of them could be resolved.
     pub(super) fn complete(&self) -> Option<&[Assign]> {
         self.complete.then_some(&self.assigns)
     }
@@ -58,7 +59,7 @@ impl Matches {
         assigns(&self.assigns)
     }
 
-    /// The fields can be compared, and pin one record.
+    /// Checks that the fields can be compared, and that they identify one record.
     pub(super) fn check(&self, input: &Input<'_>, scope: &mut Scope<'_>) {
         let Some(opt) = input.args.get("match").filter(|_| self.written) else {
             return;
@@ -73,7 +74,7 @@ impl Matches {
             }
         }
         let fields: Vec<usize> = self.assigns.iter().map(|a| a.field).collect();
-        // Members that could not be read may have pinned it.
+        // Members with errors may identify the record.
         if self.complete && !scope.model.pins_one(&fields) {
             let primary = scope
                 .model
@@ -90,7 +91,7 @@ impl Matches {
     }
 }
 
-/// `id = param(id)`, under the name of the key.
+/// Returns `id = param(id)`, with the name of the key.
 fn by_id(scope: &mut Scope<'_>) -> Option<Assign> {
     let primary = scope.model.primary?;
     let id = Ident::new("id", proc_macro2::Span::call_site());
@@ -103,9 +104,9 @@ fn by_id(scope: &mut Scope<'_>) -> Option<Assign> {
     })
 }
 
-/// `name(a, b)`: fields whose values come from the body, under their own names.
+/// Reads `name(a, b)`: fields whose values come from the body, with their own names.
 ///
-/// `form` tells for a field whether its value is required and whether it may be null.
+/// `form` says for a field whether its value is required and whether it may be null.
 pub(super) fn from_body(
     args: &Args,
     option: &str,
@@ -135,7 +136,7 @@ pub(super) fn from_body(
             continue;
         }
         if option == "match" && of.is_callers() {
-            // The runtime writes it from its source, whoever calls.
+            // The runtime writes it from its source, for every caller.
             assigns.push(Assign {
                 key,
                 field,
@@ -154,7 +155,7 @@ pub(super) fn from_body(
             continue;
         }
         if option == "set" && of.has(Flag::Primary) {
-            // That it cannot be is said of all that is written.
+            // The check of all written fields reports that it cannot be written.
             assigns.push(Assign {
                 key,
                 field,
@@ -175,14 +176,14 @@ pub(super) fn from_body(
     assigns
 }
 
-/// `filter = (..)`; parameters of `optional` may be left out.
+/// Reads `filter = (..)`. Parameters in `optional` may be omitted.
 pub(super) fn filter(args: &Args, optional: &[String], scope: &mut Scope<'_>) -> Option<Resolved> {
     let expr = args.expr("filter", "filter = (status == Status::Archived)", scope.d)?;
     let filter = Filter::parse(expr, scope.d)?;
     scope.filter(&filter, optional)
 }
 
-/// Refuses a filter that matches every record; `what` is the operation.
+/// Reports a filter that matches every record; `what` is the operation.
 pub(super) fn refuse_every_record(
     input: &Input<'_>,
     what: &str,
@@ -206,7 +207,7 @@ pub(super) fn refuse_every_record(
     );
 }
 
-/// Whether the field an operation works on may change after create; what may not is reported.
+/// Whether the field may change after create. A field that may not is reported.
 pub(super) fn mutable(field: usize, at: &Ident, scope: &mut Scope<'_>) -> bool {
     let of = scope.at(field);
     let (problem, help) = if of.has(Flag::Primary) {
@@ -232,8 +233,8 @@ pub(super) fn mutable(field: usize, at: &Ident, scope: &mut Scope<'_>) -> bool {
     false
 }
 
-/// Whether the field names no record of another entity; `why` says what a number of the server's
-/// making does to one that does.
+/// Whether the field is no key of another entity's record; `why` is the reason why a computed
+/// number must not be written to a key.
 pub(super) fn no_key(field: usize, at: &Ident, why: &str, scope: &mut Scope<'_>) -> bool {
     let Some(word) = scope.model.key_of(field) else {
         return true;
@@ -246,10 +247,10 @@ pub(super) fn no_key(field: usize, at: &Ident, why: &str, scope: &mut Scope<'_>)
     false
 }
 
-/// Rule of `set(..)`: mutable, not server-owned.
+/// Checks `set(..)`: fields must be mutable and not server-owned.
 ///
-/// A `read_only` field may be written from the server's side: clients never supply `now()`,
-/// `ctx(..)` and literals.
+/// `now()`, `ctx(..)` and literals may be written to a `read_only` field, because clients never
+/// supply them.
 pub(super) fn written(assigns: &[Assign], state: Option<usize>, scope: &mut Scope<'_>) {
     for Assign { key, field, value } in assigns {
         let of = scope.at(*field);
@@ -259,7 +260,7 @@ pub(super) fn written(assigns: &[Assign], state: Option<usize>, scope: &mut Scop
                 .d
                 .error(key, format!("`{name}` is the state field: `to` sets it"));
         } else if !mutable(*field, key, scope) {
-            // Reported there.
+            // The check above reports it.
         } else if of.options.default.is_generated() && of.server_owned() {
             scope
                 .d
@@ -280,14 +281,14 @@ pub(super) fn written(assigns: &[Assign], state: Option<usize>, scope: &mut Scop
     }
 }
 
-/// `optional_params(x, y)`: parameters whose conditions are dropped when they are left out.
+/// `optional_params(x, y)`: parameters whose conditions are dropped if a call omits them.
 pub(super) struct Optional {
     idents: Vec<Ident>,
-    /// In snake_case.
+    /// The names in snake_case.
     pub(super) names: Vec<String>,
 }
 
-/// Reads `optional_params`; [`Optional::check`] comes once all parameters are known.
+/// Reads `optional_params`. Call [`Optional::check`] after all parameters are known.
 pub(super) fn optional(args: &Args, scope: &mut Scope<'_>) -> Optional {
     let idents = args.names("optional_params", scope.d);
     let names = idents
@@ -298,7 +299,7 @@ pub(super) fn optional(args: &Args, scope: &mut Scope<'_>) -> Optional {
 }
 
 impl Optional {
-    /// Reports names that no parameter has.
+    /// Reports names without a parameter.
     pub(super) fn check(&self, scope: &mut Scope<'_>) {
         for ident in &self.idents {
             if scope.params.by_name(&ident.to_string()).is_none() {
@@ -323,7 +324,8 @@ impl Optional {
         }
     }
 
-    /// Optional parameters only narrow the filter: without all of them, a condition remains.
+    /// Checks that optional parameters only narrow the filter: without all of them, a condition
+    /// remains.
     pub(super) fn narrows(&self, name: &str, filter: &Resolved, at: &Ident, scope: &mut Scope<'_>) {
         let members = match filter {
             Resolved::All(list) => list.as_slice(),
@@ -348,7 +350,7 @@ impl Optional {
             }
         }
         let visible: Vec<Beside> = scope.visible().into_iter().collect();
-        // The filter as a whole has been judged; of several members, some may always hold.
+        // The whole filter is already checked. Of several members, some may always hold.
         let always = |member: &Resolved| members.len() > 1 && is_always(scope, member, &visible);
         let fixed = |member: &Resolved| {
             conditions(member)
@@ -379,7 +381,7 @@ impl Optional {
         }
     }
 
-    /// Whether a condition is dropped when one of these parameters is left out.
+    /// Whether a condition is dropped if a call omits one of these parameters.
     fn drops(&self, cond: &Cond, scope: &Scope<'_>) -> bool {
         let mut params = cond.values.iter().filter_map(|value| {
             if let Value::Param(i) = *value {

@@ -1,4 +1,5 @@
-//! `restore`: brings a deleted record back. And what all that shows deleted records must meet.
+//! `restore`: restores a deleted record. Also the rules for all operations that read deleted
+//! records.
 
 use linchpin_vocabulary::kind;
 use proc_macro2::TokenStream;
@@ -66,8 +67,8 @@ impl KindModel for Restore {
     }
 }
 
-/// What an operation needs that meets deleted records: there are such, and not everybody may see
-/// them.
+/// Checks an operation that reads deleted records: the entity needs soft delete, and the route must
+/// be restricted.
 pub(super) fn reach_deleted(args: &Args, what: &str, at: &TokenStream, scope: &mut Scope<'_>) {
     if scope.model.visibility.soft_delete.is_none() && !scope.model.unsure {
         let text = format!(

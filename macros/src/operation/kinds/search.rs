@@ -1,4 +1,4 @@
-//! `search`: the records in whose texts something stands.
+//! `search`: finds the records whose texts contain a text.
 
 use linchpin_vocabulary::kind;
 use proc_macro2::{Literal, Span, TokenStream};
@@ -27,13 +27,13 @@ pub(super) const KIND: Kind = Kind::new(
 );
 
 struct Search {
-    /// Each with the name as written.
+    /// The fields, each with its name as written.
     fields: Vec<(usize, Ident)>,
     numbers: Vec<Literal>,
     optional: Optional,
     filter: Option<Resolved>,
     paginate: bool,
-    /// Whether the search provider answers, as far as it is said.
+    /// Whether the search provider is used, if the declaration says so.
     provider: Option<bool>,
     in_store: bool,
 }
@@ -45,7 +45,7 @@ fn model(input: &Input<'_>, scope: &mut Scope<'_>) -> Box<dyn KindModel> {
         .get("use_search_provider")
         .and_then(|opt| opt.boolean(scope.d));
     if let Some((first, _)) = fields.first() {
-        // The text is a parameter like others, and the first of them.
+        // The searched text is a normal parameter, and the first one.
         let q = Ident::new("q", Span::call_site());
         let text = Param {
             element: true,
@@ -113,7 +113,8 @@ impl KindModel for Search {
 }
 
 impl Search {
-    /// A provider is declared on the entity, and what it searches is in its index.
+    /// Checks that the entity declares the provider, and that its index contains the searched
+    /// fields.
     fn check_provider(&self, input: &Input<'_>, scope: &mut Scope<'_>) {
         let (model, wanted) = (scope.model, self.provider);
         match (&model.search, input.args.get("use_search_provider")) {
@@ -145,7 +146,7 @@ impl Search {
     }
 }
 
-/// The fields that are searched: texts that clients may read.
+/// Returns the searched fields: texts that clients may read.
 fn fields(args: &Args, scope: &mut Scope<'_>) -> Vec<(usize, Ident)> {
     let Some(opt) = args.get("fields") else {
         return Vec::new();
@@ -188,7 +189,7 @@ fn fields(args: &Args, scope: &mut Scope<'_>) -> Vec<(usize, Ident)> {
     fields
 }
 
-/// The places in a filter that use the searched text.
+/// Returns a field in the filter that uses the searched text.
 fn uses_text(filter: &Resolved) -> Option<&Ident> {
     match filter {
         Resolved::All(list) | Resolved::Any(list) => list.iter().find_map(uses_text),

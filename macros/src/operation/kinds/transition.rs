@@ -1,4 +1,4 @@
-//! `transition`: moves a field from one of some values to another, or to the one of several that a
+//! `transition`: moves a field from one of several values to another, or to the value that a
 //! function chooses.
 
 use linchpin_vocabulary::kind;
@@ -30,7 +30,7 @@ struct Transition {
     number: Literal,
     from: Vec<Written>,
     to: Vec<Written>,
-    /// The call that chooses among several values of `to`.
+    /// The call that chooses one of several values of `to`.
     chosen: Option<TokenStream>,
     boolean: bool,
     already: bool,
@@ -53,7 +53,7 @@ fn model(input: &Input<'_>, scope: &mut Scope<'_>) -> Box<dyn KindModel> {
     let chosen = match (by, &field) {
         (Some(by), Some((index, ident))) if crate::SERVER => {
             let marker = expr::marker(scope, *index, &ident.to_token_stream());
-            // At the user's path: rustc says there what does not fit.
+            // The span is the path of the app, so that rustc reports a type error there.
             Some(
                 quote_spanned!(by.span()=> .chosen(const { &((|call| __lp::choose::<#marker, _>(call, #by)) as __lp::Chooser) })),
             )
@@ -147,7 +147,7 @@ impl KindModel for Transition {
     }
 }
 
-/// `field = status`: an enum, boolean, integer or string that may change.
+/// Reads `field = status`: an enum, boolean, integer or string that may change.
 fn state(args: &Args, scope: &mut Scope<'_>) -> Option<(usize, Ident)> {
     let ident = args.ident("field", "field = status", scope.d)?;
     let field = scope.field(&ident)?;
@@ -189,7 +189,7 @@ fn from(args: &Args, field: usize, ident: &Ident, scope: &mut Scope<'_>) -> Vec<
     distinct(values, "from", field, ident, scope)
 }
 
-/// The values, each reported that is there already.
+/// Returns the values without duplicates, which are reported.
 fn distinct(
     values: Vec<Expr>,
     option: &str,
@@ -216,7 +216,7 @@ fn distinct(
     kept
 }
 
-/// Where a transition leads: to one value, or to the one of several that a function chooses.
+/// The new value of a transition: one value, or the one of several that a function chooses.
 #[derive(Default)]
 struct Targets {
     to: Vec<Written>,
@@ -254,7 +254,7 @@ fn to(args: &Args, field: usize, ident: &Ident, scope: &mut Scope<'_>) -> Target
     }
 }
 
-/// `one_of([Status::Published, Status::Pending], by = path)`.
+/// Reads `one_of([Status::Published, Status::Pending], by = path)`.
 fn one_of(call: &ExprCall, field: usize, ident: &Ident, scope: &mut Scope<'_>) -> Targets {
     const EXAMPLE: &str = "`to = one_of([Status::Published, Status::Pending], by = held)`";
     let args: Vec<&Expr> = call.args.iter().collect();
@@ -303,7 +303,7 @@ fn one_of(call: &ExprCall, field: usize, ident: &Ident, scope: &mut Scope<'_>) -
     }
 }
 
-/// A value of the state field: a literal or the path of a const.
+/// Reads a value of the state field: a literal or the path of a const.
 fn value(
     expr: &Expr,
     option: &str,
@@ -324,7 +324,7 @@ fn value(
             None
         }
         Source::Literal(literal) => {
-            // What it comes from may be anything that has ever been there.
+            // A `from` value may be an old value that the rules no longer allow.
             if option == "to" {
                 check_written(scope.at(field), &literal, false, scope.d);
             }
@@ -355,12 +355,12 @@ fn value(
 fn closure(value: &Value) -> TokenStream {
     match value {
         Value::Literal(closure, _) => closure.clone(),
-        // Only literals get here.
+        // Only literals reach this arm.
         _ => quote!(__lp::null),
     }
 }
 
-/// An expression as people write it.
+/// Formats an expression as a person would write it.
 fn shown(expr: &Expr) -> String {
     expr.to_token_stream()
         .to_string()

@@ -1,4 +1,4 @@
-//! `upsert`: creates a record, or changes the one that has the same key.
+//! `upsert`: creates a record, or changes the record with the same key.
 
 use linchpin_vocabulary::kind;
 use proc_macro2::TokenStream;
@@ -23,7 +23,7 @@ struct Upsert {
     matches: Vec<Assign>,
     set: Vec<Assign>,
     on_create: Vec<Assign>,
-    /// Whether the answer says if the record was created.
+    /// Whether the response says if the record was created.
     wrapped: bool,
 }
 
@@ -102,7 +102,8 @@ impl KindModel for Upsert {
     }
 }
 
-/// The matched fields are the primary key or exactly one unique, and clients may supply them.
+/// Checks that the matched fields are the primary key or exactly one unique, and that clients may
+/// supply them.
 fn keys(args: &Args, name: &str, matches: &[Assign], scope: &mut Scope<'_>) {
     let Some(opt) = args.get("match") else { return };
     for Assign { key, field, .. } in matches {
@@ -145,8 +146,8 @@ fn keys(args: &Args, name: &str, matches: &[Assign], scope: &mut Scope<'_>) {
     }
 }
 
-/// Refuses the version counter and computed fields in `on_create`, and a client's value for a field
-/// that clients cannot write.
+/// Refuses the version counter and computed fields in `on_create`, and values from clients for
+/// fields that clients cannot write.
 fn begun(on_create: &[Assign], scope: &mut Scope<'_>) {
     for Assign { key, field, value } in on_create {
         let of = scope.at(*field);
@@ -171,8 +172,8 @@ fn begun(on_create: &[Assign], scope: &mut Scope<'_>) {
     }
 }
 
-/// What a permission judges a record by has a value when the record is created; else nobody but an
-/// evaluator could ever let one in, nor its owner change it.
+/// Checks that the fields of a permission have a value when the record is created. Otherwise only
+/// an evaluator could allow the create, and the owner could not change the record.
 fn judged(args: &Args, name: &str, lists: [&Vec<Assign>; 3], scope: &mut Scope<'_>) {
     let Some(opt) = args.get("set") else { return };
     let model = scope.model;
@@ -209,7 +210,7 @@ fn judged(args: &Args, name: &str, lists: [&Vec<Assign>; 3], scope: &mut Scope<'
     }
 }
 
-/// Every required field has a value when the record is created.
+/// Checks that every required field has a value when the record is created.
 fn covered(args: &Args, name: &str, lists: [&Vec<Assign>; 3], scope: &mut Scope<'_>) {
     let Some(opt) = args.get("set").filter(|_| !scope.model.unsure) else {
         return;
@@ -225,7 +226,7 @@ fn covered(args: &Args, name: &str, lists: [&Vec<Assign>; 3], scope: &mut Scope<
             || field.generated
             || field.owned.is_some()
             || field.options.on_update.is_some();
-        // A whole-numbered key without a default is chosen by the store.
+        // The store chooses an integer key without a default.
         let numbered = field.has(Flag::Primary) && field.kind == Type::Integer;
         !filled && !numbered && !given(*index)
     };
@@ -236,7 +237,7 @@ fn covered(args: &Args, name: &str, lists: [&Vec<Assign>; 3], scope: &mut Scope<
         .enumerate()
         .filter(lacking)
         .collect();
-    // Behind another name a type may be a list, which begins empty; rustc knows.
+    // An aliased type may be a list, which is empty at first; only rustc knows.
     let (unknown, missing): (Vec<_>, Vec<_>) = missing
         .into_iter()
         .partition(|(_, field)| field.kind == Type::Other);
