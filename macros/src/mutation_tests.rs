@@ -1,15 +1,15 @@
-//! Broken declarations by the thousand: whatever stands under our attributes, a macro answers with
-//! items, and never panics.
+//! Thousands of broken declarations: for any tokens with our attributes, a macro returns items and
+//! never panics.
 //!
-//! A declaration that works is broken token by token: one is left out, doubled, swapped with its
-//! neighbour, or replaced by something else. The seed is fixed, so a failure comes back.
+//! A valid declaration is broken token by token: a token is removed, doubled, swapped with its
+//! neighbour, or replaced. The seed is fixed, so failures can be reproduced.
 
 use proc_macro2::{Delimiter, Group, TokenStream, TokenTree};
 use quote::quote;
 
 use crate::{entity, operation, package, route, schema, snapshot};
 
-/// A small generator: runs must not differ, and quality hardly matters.
+/// A small generator with a fixed seed; its quality hardly matters.
 struct Random(u64);
 
 impl Random {
@@ -22,7 +22,7 @@ impl Random {
     }
 }
 
-/// Replacements of a token; each may confuse a parser.
+/// Replacements of a token that may confuse a parser.
 fn odd(random: &mut Random) -> TokenStream {
     let odd = [
         quote!(=),
@@ -77,7 +77,7 @@ fn broken(tokens: TokenStream, random: &mut Random) -> TokenStream {
         return odd(random);
     }
     let at = random.below(tokens.len());
-    // Groups hold most of what there is to break.
+    // Groups contain most of the tokens.
     if let TokenTree::Group(group) = &tokens[at]
         && random.below(8) > 0
     {
@@ -94,14 +94,14 @@ fn broken(tokens: TokenStream, random: &mut Random) -> TokenStream {
             let other = random.below(tokens.len());
             tokens.swap(at, other);
         }
-        // As a token arrives that went through a macro_rules.
+        // The form of a token that passed through a `macro_rules!`.
         3 => tokens[at] = TokenTree::Group(Group::new(Delimiter::None, tokens[at].clone().into())),
         _ => drop(tokens.splice(at..=at, odd(random))),
     }
     tokens.into_iter().collect()
 }
 
-/// Breaks a declaration over and over, a few mistakes at a time.
+/// Breaks a declaration many times, with a few mistakes each time.
 fn answer(source: &str, run: impl Fn(TokenStream) -> TokenStream) {
     let tokens: TokenStream = source.parse().unwrap_or_else(|e| panic!("not tokens: {e}"));
     let mut random = Random(source.len() as u64);
@@ -118,7 +118,7 @@ fn answer(source: &str, run: impl Fn(TokenStream) -> TokenStream) {
 
 const ROUNDS: usize = 1_000;
 
-/// `#[name(args)] item`, as rustc takes it apart; nothing when an attribute is not there any more.
+/// Splits `#[name(args)] item` like rustc; `None` if the attribute is missing.
 fn taken_apart(tokens: TokenStream) -> Option<(TokenStream, TokenStream)> {
     let mut tokens: Vec<TokenTree> = tokens.into_iter().collect();
     let ours = tokens.windows(2).position(|pair| match pair {
@@ -138,7 +138,7 @@ fn taken_apart(tokens: TokenStream) -> Option<(TokenStream, TokenStream)> {
     Some((args, tokens.into_iter().collect()))
 }
 
-/// An attribute macro gets whole items only: rustc itself refuses what does not parse.
+/// An attribute macro gets only whole items: rustc refuses what does not parse.
 fn attribute(
     run: impl Fn(TokenStream, TokenStream) -> TokenStream,
 ) -> impl Fn(TokenStream) -> TokenStream {
@@ -159,7 +159,7 @@ fn entities() {
         answer(
             source,
             attribute(|args, item| {
-                // syn takes a field called `_`; rustc does not, so no macro meets one.
+                // syn accepts a field with the name `_`; rustc does not, so no macro gets one.
                 let sound = syn::parse2::<syn::DeriveInput>(item.clone()).is_ok()
                     && !item.to_string().contains(" _ :");
                 let expansion = entity::run(&args, &item);
@@ -217,7 +217,7 @@ fn operations() {
     }
 }
 
-/// An operation meets entities that are wrong as well.
+/// Operations also get entities with errors.
 #[test]
 fn operations_of_broken_entities() {
     let (args, item) =

@@ -167,7 +167,7 @@ keys! {
 /// The value of `auth`.
 #[derive(Debug, Clone)]
 pub(crate) enum Auth {
-    /// `auth = none`, and the word.
+    /// `auth = none`, and its keyword.
     None(Ident),
     /// `auth = "userAuth"`.
     Named(LitStr),
@@ -180,7 +180,7 @@ impl Policy {
     /// Reads one option into the policy; `false` if its key is not a policy key.
     pub(crate) fn option(&mut self, opt: &Opt, d: &mut Diagnostics) -> bool {
         if opt.key == "paging" {
-            // A list takes it before it comes here.
+            // A list or a lookup reads this option before.
             d.error(&opt.key, "pages by number are those of a list or a lookup")
                 .help("`routes(list(paging = \"page\"))` on the entity, or `paginate = \"page\"` on a lookup");
             return true;
@@ -188,7 +188,7 @@ impl Policy {
         self.read(opt, d)
     }
 
-    /// The fields of the entity that it names, as written.
+    /// Returns the fields of the entity that the policy names, as written.
     pub(crate) fn named(&self) -> impl Iterator<Item = &Ident> {
         let narrowed = [&self.input, &self.output]
             .into_iter()
@@ -201,7 +201,7 @@ impl Policy {
         )
     }
 
-    /// Whether it admits some authenticated callers only.
+    /// Whether only some authenticated callers may call.
     pub(crate) fn chooses_callers(&self) -> bool {
         self.roles.is_some() || self.permission.is_some()
     }
@@ -219,7 +219,7 @@ impl Policy {
         self.calls(&TokenStream::new()).is_empty()
     }
 
-    /// The descriptor of a route of this entity; `__lp` is in scope.
+    /// Returns the descriptor for a route of this entity; `__lp` is in scope.
     pub(crate) fn tokens(&self, entity: &TokenStream) -> TokenStream {
         let calls = self.calls(entity);
         quote!(__lp::PolicyDesc::INHERIT #calls)
@@ -227,7 +227,7 @@ impl Policy {
 }
 
 impl Auth {
-    /// A call on the descriptor.
+    /// Returns a call on the descriptor.
     fn tokens(&self) -> TokenStream {
         match self {
             Self::None(_) => quote!(.auth(__lp::AuthDesc::None)),
@@ -246,7 +246,7 @@ fn auth(opt: &Opt, d: &mut Diagnostics) -> Option<Auth> {
             return None;
         }
         if text == "none" {
-            // The closed default must not be opened by a text that looks like a handler's name.
+            // A text that looks like a handler's name must not make a route public.
             d.error(name, "a public route is written with the bare word")
                 .help("`auth = none`");
             return None;

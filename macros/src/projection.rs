@@ -2,7 +2,7 @@
 //! policy.
 //!
 //! Two steps, as for operations: the struct stays as it is, and the entity's schema macro calls
-//! [`expand`] with the entity's declaration, so that fields are checked where they are named.
+//! [`expand`] with the entity's declaration, so that errors in fields point at the struct.
 
 use proc_macro2::{Span, TokenStream};
 use quote::{ToTokens, quote, quote_spanned};
@@ -22,11 +22,11 @@ mod word {
     syn::custom_keyword!(projection);
 }
 
-/// The input of the second step: the entity as the struct names it.
+/// The input of the second step: the entity, as the struct names it.
 pub(crate) struct Asked(Path);
 
 impl Asked {
-    /// Whether arguments that an entity's macro hands on are those of a projection.
+    /// Whether the arguments that an entity's macro passes on belong to a projection.
     pub(crate) fn is(args: &TokenStream) -> bool {
         syn::parse2::<Self>(args.clone()).is_ok()
     }
@@ -102,7 +102,7 @@ pub(crate) fn expand(handed: Handed) -> TokenStream {
         return d.finish();
     };
     let Some(model) = schema::model(args, item) else {
-        // The entity's own macro has reported why.
+        // The macro of the entity has reported the reason.
         d.ignore();
         return TokenStream::new();
     };
@@ -116,7 +116,7 @@ pub(crate) fn expand(handed: Handed) -> TokenStream {
     quote!(#errors #expanded)
 }
 
-/// Every field of a projection exists and can be read.
+/// Checks that a field of a projection exists and can be read.
 fn is_shown(field: &Field, model: &EntityModel, d: &mut Diagnostics) -> bool {
     let Some(ident) = &field.ident else {
         return false;
@@ -142,8 +142,8 @@ fn is_shown(field: &Field, model: &EntityModel, d: &mut Diagnostics) -> bool {
     true
 }
 
-/// What makes the struct a projection. Without a field that is wrong it still is one: whoever names
-/// it must not fail as well.
+/// Returns the implementation of the projection. Fields with errors are left out, and the struct is
+/// still a projection, so that its users do not fail as well.
 fn implementation(
     entity: &Path,
     structure: &ItemStruct,
@@ -163,7 +163,8 @@ fn implementation(
             .as_ref()
             .and_then(|ident| model.index_of(ident))
             .unwrap_or_default();
-        // All of it at the type: rustc says there what the entity has.
+        // All tokens have the span of the type, so that rustc reports there which type the entity's
+        // field has.
         let place = position_in(model, entity, position, &ty.to_token_stream());
         let here = Span::call_site().located_at(ty.span());
         let mut held = name.clone();

@@ -1,4 +1,4 @@
-//! One option, as syn and darling read it.
+//! One option, read by syn and darling.
 
 use darling::ast::NestedMeta;
 use syn::ext::IdentExt;
@@ -7,15 +7,16 @@ use syn::{Expr, Ident, Lit, MacroDelimiter, Meta, MetaNameValue, Path, Token};
 
 use crate::options::NO_NAME;
 
-/// An option in darling's grammar, which takes keywords as keys, with what is beyond ours refused.
+/// An option in darling's grammar, which accepts keywords as keys. Forms outside our grammar are
+/// refused.
 pub(crate) struct Readable {
     pub(crate) option: NestedMeta,
-    /// Why its value is left out.
+    /// The reason why its value is missing.
     pub(crate) error: Option<syn::Error>,
 }
 
 impl Readable {
-    /// An option of which only the name is known. Reading goes on behind the next comma.
+    /// Returns an option with only a name. Reading continues after the next comma.
     fn unreadable(path: Path, input: ParseStream<'_>, error: syn::Error) -> syn::Result<Self> {
         skip(input)?;
         let (eq_token, value) = (
@@ -68,7 +69,7 @@ impl Parse for Readable {
             && (key == "input" || key == "output")
             && syn::parse2::<syn::Type>(pair.value.clone()).is_ok()
         {
-            // `output = Vec<Post>` is no expression; its tokens are kept as a list's are.
+            // `output = Vec<Post>` is no expression, so its tokens are kept like those of a list.
             let (path, tokens) = (pair.path.clone(), pair.value.clone());
             let delimiter = MacroDelimiter::Paren(syn::token::Paren::default());
             return Ok(NestedMeta::Meta(Meta::List(syn::MetaList {
@@ -106,7 +107,7 @@ impl Parse for Readable {
     }
 }
 
-/// Goes on to the next comma, or to the end.
+/// Skips to the next comma, or to the end.
 pub(crate) fn skip(input: ParseStream<'_>) -> syn::Result<()> {
     while !input.is_empty() && !input.peek(Token![,]) {
         input.parse::<proc_macro2::TokenTree>()?;

@@ -1,14 +1,14 @@
-//! Items whose fields are not separated by commas.
+//! Items with missing commas between their fields.
 //!
-//! rustc reports those and goes on, so that a macro meets them as they were typed. The macro goes
-//! on as well: one mistake is one error.
+//! rustc reports a missing comma and continues, so a macro gets the item as written. The macro
+//! continues as well, so that one mistake causes one error.
 
 use proc_macro2::{Delimiter, Group, TokenStream, TokenTree};
 use quote::{ToTokens, quote};
 use syn::parse::{Parse, ParseStream, Parser};
 use syn::{Field, Token, Variant};
 
-/// Reads an item; where nothing but commas is missing between its fields, they are added.
+/// Reads an item. If only commas between its fields are missing, they are added.
 pub(crate) fn item<T: Parse>(tokens: &TokenStream) -> syn::Result<T> {
     let read = syn::parse2(tokens.clone());
     if read.is_ok() {

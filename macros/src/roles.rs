@@ -14,7 +14,7 @@ use crate::names;
 use crate::options::{self, Opt, Rest};
 use crate::repair;
 
-/// The derive.
+/// Runs the derive.
 pub(crate) fn run(item: &TokenStream) -> TokenStream {
     let mut d = Diagnostics::new();
     let expanded = d
@@ -22,7 +22,7 @@ pub(crate) fn run(item: &TokenStream) -> TokenStream {
         .and_then(|input| {
             let krate = krate(&input.attrs, "role", &mut d);
             let roles = roles(&input, &mut d);
-            // With parameters there is no one type to write this for.
+            // With generic parameters there is no single type to implement this for.
             input.generics.params.is_empty().then(|| {
                 expand(
                     &input.ident,
@@ -36,7 +36,7 @@ pub(crate) fn run(item: &TokenStream) -> TokenStream {
     quote!(#expanded #errors)
 }
 
-/// Variants and their names on the wire.
+/// Returns the variants and their wire names.
 fn roles(input: &DeriveInput, d: &mut Diagnostics) -> Vec<(Ident, String)> {
     let Data::Enum(data) = &input.data else {
         d.error(
@@ -131,7 +131,7 @@ fn rename(attrs: &mut Vec<Attribute>, d: &mut Diagnostics) -> Option<LitStr> {
         .and_then(|opt| opt.text("rename = \"editor\"", d))
 }
 
-/// A wrong enum still is a set of roles, so that the policies that name it add no errors.
+/// An enum with errors is still a set of roles, so that the policies that name it add no errors.
 fn expand(
     ident: &Ident,
     krate: &TokenStream,

@@ -1,9 +1,9 @@
-//! How an operation learns about its entity.
+//! Passes the declaration of an entity to its operations.
 //!
-//! `#[entity]` emits a `macro_rules!` of the entity's own name. An operation expands to a call of
-//! it; it calls back into `__operation!` with the entity's declaration **verbatim**, which is read
-//! by the same parser into the same [`EntityModel`]. One mechanism, no second format, and every
-//! token keeps its span.
+//! `#[entity]` emits a `macro_rules!` with the entity's name. An operation expands to a call of it.
+//! It calls `__operation!` with the entity's declaration **verbatim**, which the same parser reads
+//! into the same [`EntityModel`]. So there is one mechanism and one format, and every token keeps
+//! its span.
 
 use proc_macro2::TokenStream;
 use quote::quote;
@@ -14,11 +14,12 @@ use crate::diagnostics::Diagnostics;
 use crate::entity::EntityModel;
 use crate::{operation, projection};
 
-/// The macro of the entity's name; `args` and `item` are the entity's declaration as it came in.
+/// Returns the macro with the entity's name; `args` and `item` are the unchanged declaration of the
+/// entity.
 pub(crate) fn emit(model: &EntityModel, args: &TokenStream, item: &TokenStream) -> TokenStream {
     let (schema, ident, krate) = (&model.generated.schema, &model.ident, &model.krate);
-    // A `macro_rules!` cannot be re-exported further than the crate; operations stand in the crate
-    // of their entity anyway.
+    // A `macro_rules!` can only be re-exported within the crate. Operations are in the crate of
+    // their entity anyway.
     let vis = match &model.vis {
         Visibility::Public(_) => quote!(pub(crate)),
         vis => quote!(#vis),
@@ -42,7 +43,7 @@ pub(crate) fn emit(model: &EntityModel, args: &TokenStream, item: &TokenStream) 
 pub(crate) struct Handed {
     /// The arguments of `#[operation]`.
     pub(crate) args: TokenStream,
-    /// The const under it.
+    /// The const with the attribute.
     pub(crate) item: TokenStream,
     entity_args: TokenStream,
     entity_item: TokenStream,
@@ -69,7 +70,7 @@ pub(crate) fn expand(input: TokenStream) -> TokenStream {
     }
 }
 
-/// The model of a declaration. Its own problems are not repeated here: `#[entity]` reports them.
+/// Returns the model of a declaration. Its errors are not repeated here: `#[entity]` reports them.
 pub(crate) fn model(args: TokenStream, item: TokenStream) -> Option<EntityModel> {
     let mut d = Diagnostics::new();
     let model = EntityModel::parse(args, item, &mut d);

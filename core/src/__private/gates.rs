@@ -1,4 +1,4 @@
-//! Cycles of gates. The descriptor of an entity contains the descriptors behind its gates, and
+//! Cycles of gates. The descriptor of an entity contains the descriptors of its gates' targets, and
 //! const evaluation cannot build a cyclic value. So cycles are detected before, in a bounded number
 //! of links that only name entities.
 

@@ -1,11 +1,11 @@
-//! The evaluator against a table of expectations, written by hand from the contract.
+//! Tests the evaluator with a hand-written table of expected results.
 
 use std::cmp::Ordering;
 
 use super::*;
 use crate::Timestamp;
 
-/// `field op operand -> expected`; the field is the only one of its row.
+/// `field op operand -> expected`; the row has only this field.
 fn holds(stored: &Value, op: Op, operand: &Operand) -> bool {
     matches(
         &Filter::cond(0, op, operand.clone()),
@@ -243,7 +243,7 @@ fn one_value() {
             "{n}: {stored:?} {} {operand:?}",
             op.as_str()
         );
-        // The same through an argument slot.
+        // The same with an argument slot.
         let by_arg = Filter::cond(
             1,
             *op,
@@ -310,7 +310,7 @@ fn membership() {
             !*expected,
             "{n}: {stored:?} nin {list:?}"
         );
-        // The same list in one argument.
+        // The same list as one argument.
         let one = Operand::One(Source::Value(as_one(list)));
         assert_eq!(
             holds(stored, Op::In, &one),
@@ -325,7 +325,7 @@ fn membership() {
     }
 }
 
-/// A list in the form a list parameter has: strings, or JSON with dates as milliseconds.
+/// A list in the form of a list parameter: strings, or JSON with dates as milliseconds.
 fn as_one(list: &[Value]) -> Value {
     if let Some(texts) = list
         .iter()
@@ -376,7 +376,7 @@ fn groups() {
             Filter::cond(2, Op::Eq, Operand::One(Source::Value(N))),
             true,
         ),
-        // A position beyond the row reads as null.
+        // A position outside the row reads as null.
         (
             Filter::cond(9, Op::Eq, Operand::One(Source::Value(N))),
             true,
@@ -446,7 +446,7 @@ fn null_is_smallest_and_the_order_is_total() {
 #[test]
 fn folding_agrees_with_the_unicode_tables() {
     use regex_syntax::hir::{ClassUnicode, ClassUnicodeRange};
-    // The standard library's tables may be newer than those of the test's oracle.
+    // The standard library's tables may be newer than those of the test's reference.
     let known = regex::Regex::new(r"^\p{age:16.0}$").unwrap_or_else(|e| panic!("{e}"));
     let cased = |c: &char| c.to_lowercase().ne([*c]) || c.to_uppercase().ne([*c]);
     let mut seen = 0;

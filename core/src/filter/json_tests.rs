@@ -1,4 +1,4 @@
-//! The JSON form: examples, refusals, and the way there and back.
+//! Tests the JSON form: examples, errors, and round trips.
 
 use proptest::prelude::*;
 
@@ -394,7 +394,7 @@ fn any_text() -> impl Strategy<Value = String> {
     ]
 }
 
-/// A literal of the field's type, as its Rust type would give it.
+/// A literal in the form of the field's Rust type.
 fn any_literal(field: usize) -> BoxedStrategy<Value> {
     match FIELDS[field].kind {
         Kind::String => any_text().prop_map(Value::Text).boxed(),

@@ -114,7 +114,7 @@ impl Lookup {
 }
 
 impl Lookup {
-    /// How a call asks for a page: at most `limit` records.
+    /// Returns how a call asks for a page: at most `limit` records.
     #[must_use]
     pub fn paging(&self) -> Paging {
         self.limit

@@ -184,8 +184,8 @@ pub trait StoreProvider: Send + Sync + 'static {
     /// Checks the form of a URL. It opens nothing.
     ///
     /// # Errors
-    /// What is wrong and what to write, as in "needs a file: `sqlite:<file>`". It must not contain
-    /// a password.
+    /// The error and the fix, such as "needs a file: `sqlite:<file>`". It must not contain a
+    /// password.
     fn check(&self, url: &DatabaseUrl) -> Result<(), String> {
         let _ = url;
         Ok(())

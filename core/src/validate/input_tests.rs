@@ -1,4 +1,4 @@
-//! Bodies, drafts, parameters.
+//! Tests bodies, drafts and parameters.
 
 use proptest::prelude::*;
 
@@ -196,7 +196,7 @@ fn values_arrive_as_they_were_sent() {
         "\"\\u0130\\u00df\\u03c2 \\ud83d\\ude00 %_\\\\'\\\"$x.\"",
         text("İßς 😀 %_\\'\"$x."),
     );
-    // Judged by the rules later, so that typed input meets the same answer.
+    // The rules check it later, so that typed input gets the same error.
     is("title", "\"\\u0000\"", text("\0"));
     is(
         "views",
@@ -271,8 +271,8 @@ fn items_are_checked_member_by_member_and_get_their_defaults() {
             "members[2].email required".into(),
         ])
     );
-    // What is right in a list with faults still meets the rules, so that one answer holds every
-    // problem.
+    // The rules also check the valid parts of a list with errors, so that one response contains all
+    // problems.
     let draft = draft(Mode::Create, r#"{"members":[{"email":"nope","age":"3"}]}"#);
     let mut all = draft.problems;
     let validator = Validator::new(&POST).unwrap_or_else(|e| panic!("{e:?}"));
@@ -369,7 +369,7 @@ fn parameters_come_from_declared_members_only() {
         ])
     );
     assert_eq!(read("{}"), Err(vec!["title required".to_owned()]));
-    // One element, as `$has` takes it.
+    // One element, as for `$has`.
     assert_eq!(
         read(r#"{"title":"x","tags":"a"}"#).map(|args| args[6].clone()),
         Ok(Some(text("a")))
@@ -449,7 +449,7 @@ fn query_values() {
             "1970-01-01T01:00:00+01:00",
             Ok(Value::Date(Timestamp::from_millis(0))),
         ),
-        // A raw `+` arrives as a space.
+        // A raw `+` is decoded as a space.
         ("dueAt", "1970-01-01T01:00:00 01:00", Err("format")),
         ("dueAt", "1970-01-01", Err("format")),
         ("dueAt", "", Err("format")),

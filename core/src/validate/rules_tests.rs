@@ -1,4 +1,4 @@
-//! The rules, constraint by constraint.
+//! Tests the rules, constraint by constraint.
 
 use super::super::fixture::{POST, at};
 use super::*;
@@ -36,14 +36,14 @@ fn text_rules() {
         ("title", "abcde", &[]),
         ("title", "", &["title min_length"]),
         ("title", "abcdef", &["title max_length"]),
-        // Counted in Unicode scalar values, not in bytes and not in graphemes.
+        // The length counts Unicode scalar values, not bytes or graphemes.
         ("title", "😀😀😀😀😀", &[]),
         ("title", "e\u{301}e\u{301}e\u{301}", &["title max_length"]),
         ("title", "a\0b", &["title format"]),
         ("title", "\0\0\0\0\0\0\0", &["title format"]),
         ("code", "abc", &[]),
         ("code", "1", &[]),
-        // The whole value must match, each alternative.
+        // The whole value must match, for each alternative.
         ("code", "abc1", &["code pattern", "code enum"]),
         ("code", "1abc", &["code pattern", "code enum"]),
         ("code", "abc\n", &["code pattern", "code enum"]),
@@ -102,7 +102,7 @@ fn lists() {
         ]
     );
     assert_eq!(tags(&["a\0"]), ["tags[0] format"]);
-    // Without rules on elements, too.
+    // This also holds without rules on elements.
     assert_eq!(check("names", &strings(&["a", "\0"])), ["names[1] format"]);
 }
 
@@ -114,7 +114,7 @@ fn json_and_items() {
     assert_eq!(json("meta", r#"{"a":"\\\u0000"}"#), ["meta format"]);
     assert_eq!(json("meta", r#"{"\u0000":1}"#), ["meta format"]);
     assert_eq!(json("meta", "\"\\u0001\""), none);
-    // The Rust type behind the field has the last word.
+    // The Rust type of the field makes the final check.
     assert_eq!(json("limits", r#"{"most":255}"#), none);
     for wrong in [r#"{"most":256}"#, r#"{"most":1.5}"#, "{}", "[]", "7"] {
         assert_eq!(json("limits", wrong), ["limits type"], "{wrong}");

@@ -1,4 +1,4 @@
-//! The parser, by cases and against `serde_json`.
+//! Tests the parser, with cases and against `serde_json`.
 
 use proptest::prelude::*;
 
@@ -84,7 +84,7 @@ fn nesting_is_bounded() {
     assert!(
         Json::parse(format!("{}1{}", "{\"a\":".repeat(65), "}".repeat(65)).as_bytes()).is_err()
     );
-    // Far beyond any stack.
+    // Far more than any stack allows.
     assert!(Json::parse("[".repeat(1_000_000).as_bytes()).is_err());
 }
 
@@ -157,7 +157,7 @@ proptest! {
     fn doubles_survive(n in any::<f64>().prop_filter("finite", |n| n.is_finite())) {
         let text = serde_json::Value::from(n).to_string();
         let back: f64 = canonical(&text).and_then(|t| t.parse().ok()).unwrap_or(f64::NAN);
-        // Negative zero becomes zero; all else keeps every bit.
+        // Negative zero becomes zero; every other number keeps all bits.
             prop_assert_eq!(back.to_bits(), (n + 0.0).to_bits());
     }
 

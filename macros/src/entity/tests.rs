@@ -1,4 +1,4 @@
-//! Snapshots of expansions, and the model as operations see it.
+//! Snapshots of expansions, and the model that operations read.
 
 use proc_macro2::TokenStream;
 use quote::quote;
@@ -66,24 +66,24 @@ fn a_searched_entity() {
         "entity_searched",
         include_str!("../../tests/snapshot/entity_searched.rs"),
     );
-    // Values that follow from others.
+    // With computed fields.
     expand(
         "entity_computed",
         include_str!("../../tests/snapshot/entity_computed.rs"),
     );
-    // Listed by number, in an order of several fields.
+    // With numbered pages, in an order of several fields.
     expand(
         "entity_listed",
         include_str!("../../tests/snapshot/entity_listed.rs"),
     );
-    // Whose routes are elsewhere.
+    // With other routes.
     expand(
         "entity_moved",
         include_str!("../../tests/snapshot/entity_moved.rs"),
     );
 }
 
-/// Four mistakes, four errors, and everything that others refer to is there.
+/// Four mistakes cause four errors, and all items that other code names exist.
 #[test]
 fn a_broken_entity() {
     expand(
@@ -118,7 +118,7 @@ fn derive_input(source: &str) -> TokenStream {
     source.parse().unwrap_or_else(|e| panic!("not tokens: {e}"))
 }
 
-/// A declaration that says where the runtime is looks for it nowhere else.
+/// A declaration with the path of the runtime uses only this path.
 #[test]
 fn the_path_of_the_runtime_is_the_declared_one() {
     let (args, entity) = snapshot::declaration(include_str!("../../tests/snapshot/entity_full.rs"));
@@ -159,7 +159,7 @@ fn the_path_of_the_runtime_is_the_declared_one() {
     }
 }
 
-/// Lines of code of an entity of 8 fields: everything but docs, as a reviewer counts.
+/// Counts the lines of an expanded entity with 8 fields, without docs.
 #[test]
 fn the_expansion_is_thin() {
     let (args, item) = snapshot::declaration(include_str!("../../tests/snapshot/entity_small.rs"));
@@ -299,7 +299,7 @@ fn modules_of_keywords_are_raw() {
     }
 }
 
-/// Whatever stands in the attributes: an expansion that parses, and errors of ours in it.
+/// For any tokens in the attributes, the expansion parses and contains our errors.
 #[test]
 fn odd_input_is_answered() {
     let odd = [

@@ -1,4 +1,4 @@
-//! What expressions mean, and what is said about those that mean nothing.
+//! Tests the meaning of expressions, and the errors of invalid ones.
 
 use quote::quote;
 use syn::Expr;
@@ -29,7 +29,7 @@ fn entity() -> EntityModel {
     model
 }
 
-/// The descriptor without spaces, or what is wrong.
+/// Returns the descriptor without spaces, or the errors.
 fn read(expr: &str) -> Result<String, Vec<String>> {
     let expr: Expr = syn::parse_str(expr).unwrap_or_else(|e| panic!("{expr}: {e}"));
     let (model, entity) = (entity(), syn::parse_quote!(Note));
@@ -269,7 +269,7 @@ fn one_branch_that_never_matches() {
     );
 }
 
-/// Whether every record matches; `None` when const evaluation decides.
+/// Whether every record matches; `None` if const evaluation decides.
 fn always(expr: &str) -> Option<bool> {
     let expr: Expr = syn::parse_str(expr).unwrap_or_else(|e| panic!("{expr}: {e}"));
     let (model, entity) = (entity(), syn::parse_quote!(Note));

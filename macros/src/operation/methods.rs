@@ -1,4 +1,4 @@
-//! The expansion of a collection: a descriptor and an adapter method for each of its methods.
+//! The expansion of a collection: a descriptor and an adapter method for each method.
 
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{ToTokens, format_ident, quote, quote_spanned};
@@ -12,7 +12,7 @@ use super::path::shown;
 use crate::expr::{at, beside, index, position_in};
 use crate::lints;
 
-/// The statics of the methods, and what the const itself adds to name them.
+/// Returns the statics of the methods, and the call of the const that names them.
 pub(super) fn parts(model: &Expansion<'_>) -> (TokenStream, TokenStream) {
     let doc = model.declared.doc();
     let entity = model.declared.entity.to_token_stream();
@@ -26,7 +26,7 @@ pub(super) fn parts(model: &Expansion<'_>) -> (TokenStream, TokenStream) {
             let params = params(model, part);
             let policy = match &part.policy {
                 Some(own) => {
-                    // What a method says replaces what all of them say, key by key.
+                    // The policy of a method replaces the common policy, key by key.
                     let (own, common) = (own.tokens(&entity), model.route.policy.tokens(&entity));
                     Some(quote!(.policy(#own.or(#common))))
                 }
@@ -47,8 +47,8 @@ pub(super) fn parts(model: &Expansion<'_>) -> (TokenStream, TokenStream) {
     (quote!(#(#statics)*), quote!(.parts(&[#(&#names),*])))
 }
 
-/// A name that `package!` uses when it lists the operation. rustc says when nothing does, and the
-/// name says what that means. What has no route needs no package.
+/// Returns a name that `package!` uses when it lists the operation. If the name is unused, rustc
+/// warns, and the name gives the reason. An operation without a route needs no package.
 pub(super) fn listed(model: &Expansion<'_>) -> Option<TokenStream> {
     let Declared {
         vis: Visibility::Public(_),
@@ -62,14 +62,16 @@ pub(super) fn listed(model: &Expansion<'_>) -> Option<TokenStream> {
         return None;
     }
     let name = in_no_package(&ident.unraw().to_string(), ident.span())?;
-    // All of it at the user's token: rustc says nothing of what a macro makes.
+    // All tokens have the span of the app's token, because rustc does not warn about generated
+    // items.
     Some(at(
         quote!(pub(crate) const #name: () = ();),
         &ident.to_token_stream(),
     ))
 }
 
-/// `PUBLISH_IS_IN_NO_PACKAGE`; `None` of a const that is not named as consts are.
+/// Returns `PUBLISH_IS_IN_NO_PACKAGE`; `None` if the const's name does not follow the convention
+/// for consts.
 pub(crate) fn in_no_package(operation: &str, span: Span) -> Option<Ident> {
     let fits = !operation.contains(char::is_lowercase);
     fits.then(|| Ident::new(&format!("{operation}_IS_IN_NO_PACKAGE"), span))
@@ -83,7 +85,7 @@ fn full_name(model: &Expansion<'_>, part: &Part) -> String {
     format!("{}_{}", model.name, part.name)
 }
 
-/// The record, then the item, then the body.
+/// Returns the parameters of the record, the item and the body, in this order.
 fn params(model: &Expansion<'_>, part: &Part) -> Vec<TokenStream> {
     let (primary, field) = (
         model.entity.number(model.entity.primary.unwrap_or(0)),

@@ -1,9 +1,9 @@
 //! `#[operation]`: a const without a value becomes a checked descriptor and a method of the
 //! entity's adapter.
 //!
-//! Two steps. [`run`] finds the entity in the type of the const and calls its schema macro; that
-//! macro calls [`expand`] with the entity's declaration, so that everything said about the entity
-//! can be checked here.
+//! Two steps. [`run`] finds the entity in the type of the const and calls its schema macro. That
+//! macro calls [`expand`] with the entity's declaration, so that the checks can use the whole
+//! entity.
 
 pub(crate) mod args;
 mod capability;
@@ -46,8 +46,8 @@ pub(crate) fn run(args: TokenStream, item: TokenStream) -> TokenStream {
     }
 }
 
-/// What stands for a const without a value under a macro that is not for it; any other item stays
-/// as it is.
+/// Returns the replacement of a const without a value, if its macro does not accept it. Any other
+/// item stays as it is.
 pub(crate) fn poisoned(item: TokenStream) -> TokenStream {
     match syn::parse2::<Declared>(item.clone()) {
         Ok(declared) => expand::poisoned(&declared),
@@ -68,7 +68,7 @@ pub(crate) fn expand(handed: Handed) -> TokenStream {
             return next;
         }
         Some(gather::Step::Broken) => {
-            // The entity's own macro has reported why.
+            // The macro of the entity has reported the reason.
             d.ignore();
             return expand::poisoned(&declared);
         }

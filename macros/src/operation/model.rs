@@ -12,7 +12,7 @@ use super::{check, place};
 use crate::diagnostics::Diagnostics;
 use crate::expr::{Param, Scope};
 
-/// An operation as written: its options are read, and its kind is known.
+/// An operation as written: its options have been read, and its kind is known.
 pub(crate) struct Parsed<'a> {
     pub(crate) declared: &'a Declared,
     pub(crate) args: Args,
@@ -21,36 +21,35 @@ pub(crate) struct Parsed<'a> {
     /// `by-slug`, the segment of its path.
     kebab: String,
     pub(crate) kind: &'static Kind,
-    /// Where the kind is written.
+    /// The kind as written.
     pub(crate) at: LitStr,
 }
 
-/// An operation, resolved.
+/// A resolved operation.
 pub(crate) struct Model<'a> {
     pub(crate) parsed: Parsed<'a>,
-    /// What its kind made of its options.
+    /// The resolved options of its kind.
     pub(crate) body: Box<dyn KindModel>,
-    /// Where it is mounted and what it answers; `None` if that could not be resolved, which has
-    /// been reported.
+    /// Its routes and its response; `None` if they could not be resolved, which has been reported.
     pub(crate) plan: Option<Plan>,
-    /// One, or the query and path form of a lookup or exists.
+    /// One route, or the query and path form of a lookup or exists.
     pub(crate) routes: Vec<Route>,
 }
 
-/// What resolving and checking left behind.
+/// The results of resolving and checking.
 pub(crate) struct Parts {
     pub(crate) params: Vec<Param>,
-    /// For each parameter the entity and the position of its field, at the user's token.
+    /// The entity and the field position of each parameter, at the token of the app.
     pub(crate) positions: Vec<TokenStream>,
     pub(crate) asserts: Vec<TokenStream>,
-    /// Fields that it names, as written.
+    /// The fields that it names, as written.
     pub(crate) named: Vec<Ident>,
-    /// Values of the context that plugins provide.
+    /// The context values that plugins provide.
     pub(crate) context: Vec<syn::Path>,
 }
 
 impl<'a> Parsed<'a> {
-    /// Reads the options. `None` when not even the kind is known; all problems are in `d`.
+    /// Reads the options. `None` if the kind is unknown; all problems are in `d`.
     pub(crate) fn read(
         declared: &'a Declared,
         args: TokenStream,
@@ -59,7 +58,7 @@ impl<'a> Parsed<'a> {
         let args = Args::parse(args, d);
         let (name, kebab) = check::name_of(&declared.ident, d);
         if !name.starts_with(|c: char| c.is_alphabetic()) {
-            // It cannot be a method either; that has been reported.
+            // The name is no valid method name either; that has been reported.
             return None;
         }
         let (kind, at) = kinds::find(&args, declared, d)?;
@@ -81,7 +80,7 @@ impl<'a> Parsed<'a> {
         })
     }
 
-    /// What its kind reads.
+    /// Returns the input of its kind.
     pub(crate) fn input(&self) -> Input<'_> {
         Input {
             args: &self.args,
@@ -95,7 +94,7 @@ impl<'a> Model<'a> {
     /// Resolves an operation against its entity.
     pub(crate) fn resolve(parsed: Parsed<'a>, scope: &mut Scope<'_>) -> Self {
         let args = &parsed.args;
-        // Without a route, code may call it for the system, which sees what callers do not.
+        // Without a route, code may call it for the system, which sees records that callers do not.
         scope.callers = !args.route.policy.disabled;
         let body = (parsed.kind.model)(&parsed.input(), scope);
         let plan = body.plan(scope);
@@ -114,7 +113,7 @@ impl<'a> Model<'a> {
 }
 
 impl Parts {
-    /// Takes over what the scope has gathered.
+    /// Takes the results of the scope.
     pub(crate) fn of(mut scope: Scope<'_>) -> Self {
         let params: Vec<Param> = scope.params.iter().cloned().collect();
         let position = |p: &Param| {

@@ -1,5 +1,5 @@
-//! `route(..)`: policy keys, and the method and path that replace the kind's own. `#[route]` reads
-//! its own with the same code.
+//! `route(..)`: policy keys, and the method and path that replace the kind's own. `#[route]` uses
+//! the same code.
 
 use proc_macro2::TokenStream;
 use quote::{ToTokens, quote};
@@ -10,7 +10,7 @@ use crate::list::List;
 use crate::options::{self, Opt};
 use crate::policy::{self, Policy};
 
-/// A method of HTTP.
+/// An HTTP method.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Method {
     Get,
@@ -29,7 +29,7 @@ const METHODS: [(&str, Method); 5] = [
 ];
 
 impl Method {
-    /// `GET` and so on.
+    /// Returns `GET` and so on.
     pub(crate) fn as_str(self) -> &'static str {
         METHODS
             .iter()
@@ -51,7 +51,7 @@ impl Method {
     }
 }
 
-/// The function that makes a route of this method.
+/// Writes the function that creates a route with this method.
 impl ToTokens for Method {
     fn to_tokens(&self, tokens: &mut TokenStream) {
         tokens.extend(match self {
@@ -69,7 +69,7 @@ impl ToTokens for Method {
 pub(crate) enum Segment {
     /// Static text, percent-decoded.
     Lit(String),
-    /// A parameter; the name of a wildcard starts with `*`.
+    /// A parameter. The name of a wildcard starts with `*`.
     Param(String),
 }
 
@@ -83,7 +83,7 @@ impl ToTokens for Segment {
     }
 }
 
-/// `posts/{id}/publish`, for docs.
+/// Returns `posts/{id}/publish`, for docs.
 pub(crate) fn shown(base: &str, segments: &[Segment]) -> String {
     let mut out = format!("/{}", base.trim_matches('/'));
     for segment in segments {
@@ -96,7 +96,7 @@ pub(crate) fn shown(base: &str, segments: &[Segment]) -> String {
     out
 }
 
-/// What replaces method and path of a route, and where that is written.
+/// The method and path that replace those of a route, with their position.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Moved {
     pub(crate) method: Option<(Method, LitStr)>,
@@ -104,12 +104,12 @@ pub(crate) struct Moved {
 }
 
 impl Moved {
-    /// Whether the route stays as it is.
+    /// Whether the route keeps its method and path.
     pub(crate) fn is_nothing(&self) -> bool {
         self.method.is_none() && self.path.is_none()
     }
 
-    /// Where it is written.
+    /// Returns the position of the path.
     fn at(&self) -> Option<&LitStr> {
         self.path
             .as_ref()
@@ -117,7 +117,8 @@ impl Moved {
             .or(self.method.as_ref().map(|(_, text)| text))
     }
 
-    /// Reports a path that begins with the entity's own, below which it is mounted anyway.
+    /// Reports a path that begins with the entity's path. The route is mounted below that path
+    /// anyway.
     pub(crate) fn not_below_itself(&self, base: &str, d: &mut Diagnostics) {
         let Some((_, text)) = &self.path else { return };
         let value = text.value();
@@ -127,7 +128,7 @@ impl Moved {
         }
     }
 
-    /// The method, or the route's `own`; one that is not among `fitting` is reported.
+    /// Returns the method, or the route's `own`. A method that is not in `fitting` is reported.
     pub(crate) fn method(
         &self,
         own: Method,
@@ -154,8 +155,9 @@ impl Moved {
         own
     }
 
-    /// The segments of a route whose parameters have names of their own: each as the path names it,
-    /// and as the route does. All of them must be there, since nothing else carries them.
+    /// Returns the segments of a route with named parameters: each pair has the name in the path
+    /// and the name in the route. All of them are required, because the request has no other place
+    /// for them.
     pub(crate) fn path(
         &self,
         own: Vec<Segment>,
@@ -189,7 +191,7 @@ impl Moved {
                 },
             }
         }
-        // One that is misspelt is not missing as well.
+        // A misspelt parameter is not reported as missing as well.
         for (name, wire) in parameters.iter().filter(|_| !misspelt) {
             if !found.contains(&Segment::Param((*wire).to_owned())) {
                 d.error(text, format!("the path of {of} lacks `{{{name}}}`"))
@@ -200,19 +202,19 @@ impl Moved {
     }
 }
 
-/// What follows the path of the entity in one that begins with it. A single segment of that name
-/// may be meant.
+/// Returns the rest of a path that begins with the entity's path. A single segment with that name
+/// may be intended.
 fn below_itself<'p>(path: &'p str, base: &str) -> Option<&'p str> {
     let absolute = path.starts_with('/');
     let rest = path.trim_start_matches('/').strip_prefix(base)?;
     (rest.starts_with('/') || (rest.is_empty() && absolute)).then(|| rest.trim_start_matches('/'))
 }
 
-/// A route: its method and what it has below the entity.
+/// A route: its method and its segments below the entity.
 pub(crate) type Route = (Method, Vec<Segment>);
 
-/// Reports routes of one declaration that are the same, at the one that was moved: each by its
-/// name, and as it is after that.
+/// Reports equal routes of one declaration, at the route that was changed: each with its name and
+/// its final method and path.
 pub(crate) fn apart<'a>(
     routes: impl Iterator<Item = (String, &'a Moved, &'a Route)>,
     d: &mut Diagnostics,
@@ -235,7 +237,7 @@ fn same(one: &Route, other: &Route) -> bool {
     one.0 == other.0 && one.1.len() == other.1.len() && one.1.iter().zip(&other.1).all(alike)
 }
 
-/// A path as it is written: `{id}/state`.
+/// Returns a path as written: `{id}/state`.
 fn whole(segments: &[Segment], parameters: &[(&str, &str)]) -> String {
     let written = |segment: &Segment| match segment {
         Segment::Lit(text) => text.clone(),
@@ -250,12 +252,12 @@ fn whole(segments: &[Segment], parameters: &[(&str, &str)]) -> String {
     segments.iter().map(written).collect::<Vec<_>>().join("/")
 }
 
-/// What `route(..)` says.
+/// The contents of `route(..)`.
 #[derive(Debug, Default)]
 pub(crate) struct RouteArgs {
     pub(crate) policy: Policy,
     pub(crate) moved: Moved,
-    /// What is none of the above: for the kind to read or to refuse.
+    /// The other options. The kind reads or refuses them.
     pub(crate) others: Vec<Opt>,
 }
 
@@ -272,7 +274,7 @@ impl RouteArgs {
         args
     }
 
-    /// `http(..)` of a custom operation: method and path alone.
+    /// Reads `http(..)` of a custom operation: only the method and the path.
     pub(crate) fn parse_http(list: List, d: &mut Diagnostics) -> Self {
         let options = options::parse(list, d);
         options::repeated(&options, &[], d);
@@ -287,7 +289,7 @@ impl RouteArgs {
         args
     }
 
-    /// Whether nothing is said but what events are called.
+    /// Whether only the names of events are given.
     pub(crate) fn names_events_only(&self) -> bool {
         let mut rest = self.policy.clone();
         rest.event = None;
@@ -297,7 +299,7 @@ impl RouteArgs {
             && self.others.is_empty()
     }
 
-    /// Reports what nobody has read.
+    /// Reports the options that were not read.
     pub(crate) fn refuse_others(&self, d: &mut Diagnostics) {
         let known: Vec<&str> = policy::KEYS
             .iter()
@@ -309,7 +311,7 @@ impl RouteArgs {
         }
     }
 
-    /// The same of one that has no doc comment of its own.
+    /// Reports the options that were not read, for a route without its own doc comment.
     pub(crate) fn refuse_others_of(&self, of: &str, d: &mut Diagnostics) {
         let known: Vec<&str> = policy::KEYS.iter().chain(policy::OF_ONE).copied().collect();
         for opt in &self.others {
@@ -317,7 +319,7 @@ impl RouteArgs {
         }
     }
 
-    /// Reads one option; `false` when it is none of a route.
+    /// Reads one option; `false` if it is no option of a route.
     pub(crate) fn option(&mut self, opt: &Opt, wildcards: bool, d: &mut Diagnostics) -> bool {
         match opt.name().as_str() {
             "method" => {
@@ -336,7 +338,7 @@ impl RouteArgs {
     }
 }
 
-/// The segments of a path: `{id}/state`, `:id/state`. Duplicate slashes collapse.
+/// Returns the segments of a path: `{id}/state`, `:id/state`. Duplicate slashes collapse.
 pub(crate) fn segments(text: &LitStr, wildcards: bool, d: &mut Diagnostics) -> Vec<Segment> {
     let value = text.value();
     let mut segments: Vec<Segment> = Vec::new();

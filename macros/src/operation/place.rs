@@ -1,4 +1,4 @@
-//! Which routes an operation mounts, and what carries each parameter there.
+//! The routes of an operation, and the position of each parameter in a request.
 
 use proc_macro2::TokenStream;
 use quote::ToTokens;
@@ -9,7 +9,7 @@ use crate::diagnostics::{Diagnostics, list};
 use crate::entity::Flag;
 use crate::expr::{Place, Scope, Via};
 
-/// The routes; parameters get their places.
+/// Returns the routes and sets the places of parameters.
 pub(super) fn routes(
     plan: &Plan,
     args: &RouteArgs,
@@ -30,7 +30,7 @@ pub(super) fn routes(
             // `match(slug = param(slug))` needs no id.
             _ => vec![vec![own()]],
         },
-        // In other methods than GET, all parameters are members of the body.
+        // In methods other than GET, all parameters are members of the body.
         (None, Shape::Collection { segments }) if method == Method::Get && !segments.is_empty() => {
             let wires = segments
                 .iter()
@@ -69,7 +69,7 @@ pub(super) fn routes(
             .help(format!("`param({ident})`"));
     }
     for param in scope.params.iter().filter(|p| p.default.is_some()) {
-        // One of two forms may still be without it.
+        // One of the two forms may still lack it.
         if in_path
             .iter()
             .all(|path| path.contains(&Segment::Param(param.wire.clone())))
@@ -117,7 +117,7 @@ pub(super) fn routes(
     in_path.into_iter().map(|path| (method, path)).collect()
 }
 
-/// The routes of a collection's methods, in their order.
+/// Returns the routes of a collection's methods, in their order.
 pub(super) fn parts(plan: &Plan, name: &str, kebab: &str, d: &mut Diagnostics) -> Vec<Route> {
     let one = |part: &Part, d: &mut Diagnostics| {
         let parameters: &[(&str, &str)] = if part.item {
@@ -161,7 +161,7 @@ fn method(plan: &Plan, args: &RouteArgs, scope: &mut Scope<'_>) -> Method {
         .method(plan.method, fitting(plan.reads()), &of, scope.d)
 }
 
-/// The methods that what reads may have, and what changes something.
+/// Returns the allowed methods of routes that read and of routes that change records.
 fn fitting(reads: bool) -> &'static [Method] {
     if reads {
         &[Method::Get, Method::Post]
@@ -170,7 +170,7 @@ fn fitting(reads: bool) -> &'static [Method] {
     }
 }
 
-/// A declared path with its parameters under their wire names.
+/// Returns a declared path with the wire names of its parameters.
 fn named(segments: &[Segment], at: &TokenStream, scope: &mut Scope<'_>) -> Vec<Segment> {
     let mut named = Vec::new();
     for segment in segments {

@@ -18,8 +18,8 @@ pub(super) fn check(
     d: &mut Diagnostics,
 ) {
     if model.visibility.unsure {
-        // The entity's own macro has said what is wrong there; all that could be said here would
-        // follow from it.
+        // The macro of the entity has reported an error there. Errors here would only follow from
+        // it.
         return;
     }
     let scopes = &model.visibility.scopes;
@@ -32,7 +32,7 @@ pub(super) fn check(
     }
     let unscoped = args.unscoped.is_some();
     let inherited = &args.route.policy;
-    // Code has no policy; what it writes stays within scope all the same.
+    // Code has no policy, but the scopes still apply to its writes.
     let mut nowhere = Policy::default();
     nowhere.disabled = true;
     if plan.parts.is_empty() {
@@ -53,7 +53,7 @@ pub(super) fn check(
             d,
         );
     }
-    // A collection is as many routes as it has methods.
+    // A collection has one route per method.
     for part in &plan.parts {
         let policies: Vec<&Policy> = part.policy.iter().chain([inherited]).collect();
         one(
@@ -70,7 +70,7 @@ pub(super) fn check(
     }
 }
 
-/// Checks a route; what its policies leave open, the first of them that says it decides.
+/// Checks a route. For each key the first policy that sets it decides.
 fn one(
     route: &Route<'_>,
     policies: &[&Policy],

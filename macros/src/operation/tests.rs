@@ -1,4 +1,4 @@
-//! Snapshots of expansions, and rules as texts.
+//! Snapshots of expansions, and error messages as texts.
 
 use proc_macro2::TokenStream;
 use quote::quote;
@@ -21,7 +21,7 @@ const NOTE: &str = "
         created_at: Timestamp,
     }";
 
-/// Both steps, as the schema macro joins them.
+/// Runs both steps, as the schema macro connects them.
 fn expand(source: &str) -> TokenStream {
     expand_on(quote!(unique(title), routes(auth = none)), NOTE, source)
 }
@@ -36,7 +36,7 @@ fn check(name: &str, source: &str) {
     snapshot::assert(name, source, &expand(source));
 }
 
-/// The same of an entity whose records stay when they are deleted.
+/// The same for an entity with soft delete.
 fn check_soft(name: &str, source: &str) {
     let note = NOTE.replace("due_at", "deleted_at");
     snapshot::assert(
@@ -70,18 +70,18 @@ fn a_transition() {
     );
 }
 
-/// What a policy asks of a caller.
+/// The requirements of a policy for a caller.
 #[test]
 fn a_policy() {
     check("policy", include_str!("../../tests/snapshot/policy.rs"));
-    // Members that only the answer of the call has.
+    // With members that only the response of the call contains.
     check(
         "op_output_once",
         include_str!("../../tests/snapshot/op_output_once.rs"),
     );
 }
 
-/// Both steps of a struct that names fields.
+/// Runs both steps for a projection.
 #[test]
 fn a_projection() {
     let check = |name: &str, source: &str| {
@@ -92,7 +92,7 @@ fn a_projection() {
             NOTE,
             &quote!(#[projection(@ projection #entity)] #item).to_string(),
         );
-        // What the first step asks for is what the second one answers.
+        // The output of the first step is the input of the second.
         let second = if name == "projection" {
             quote!(#first #second)
         } else {
@@ -135,7 +135,7 @@ fn an_exists() {
         "op_exists",
         include_str!("../../tests/snapshot/op_exists.rs"),
     );
-    // Of an entity elsewhere.
+    // On an entity in another module.
     check(
         "op_exists_full",
         include_str!("../../tests/snapshot/op_exists_full.rs"),
@@ -148,7 +148,7 @@ fn a_search() {
         "op_search",
         include_str!("../../tests/snapshot/op_search.rs"),
     );
-    // With a filter whose parameter may be left out.
+    // With a filter and an optional parameter.
     check(
         "op_search_full",
         include_str!("../../tests/snapshot/op_search_full.rs"),
@@ -181,7 +181,7 @@ fn a_custom_operation() {
         "op_custom",
         include_str!("../../tests/snapshot/op_custom.rs"),
     );
-    // On a record, with a body, answering records by their keys.
+    // On a record, with a body and with records that are returned by their keys.
     check(
         "op_custom_record",
         include_str!("../../tests/snapshot/op_custom_record.rs"),
@@ -215,12 +215,12 @@ fn the_other_writes() {
         include_str!("../../tests/snapshot/op_array_push.rs"),
     );
     check("op_batch", include_str!("../../tests/snapshot/op_batch.rs"));
-    // Answers its records: for code alone.
+    // Returns its records, so only code can call it.
     check(
         "op_batch_records",
         include_str!("../../tests/snapshot/op_batch_records.rs"),
     );
-    // Parameters that only narrow, and one that has a default.
+    // With optional parameters that only narrow the filter, and one with a default.
     check(
         "op_batch_narrowed",
         include_str!("../../tests/snapshot/op_batch_narrowed.rs"),
@@ -251,7 +251,7 @@ fn what_was_deleted() {
     );
 }
 
-/// Three mistakes, three errors, and the method that others call is there.
+/// Three mistakes cause three errors, and the adapter method exists for its callers.
 #[test]
 fn a_broken_operation() {
     check(

@@ -1,5 +1,5 @@
 //! `package!`: a list of entities with their operations and extra routes, and the assertions that
-//! no two share a route.
+//! no two have the same route.
 
 mod parse;
 
@@ -27,7 +27,7 @@ pub(crate) fn run(input: TokenStream) -> TokenStream {
     expand(&args, sound, &errors)
 }
 
-/// Rules that the tokens decide.
+/// Checks the rules that need only the tokens.
 fn check(args: &PackageArgs, d: &mut Diagnostics) {
     for entity in &args.entities {
         let mut seen: Vec<(String, String)> = Vec::new();
@@ -64,7 +64,7 @@ fn check(args: &PackageArgs, d: &mut Diagnostics) {
     }
 }
 
-/// The value; a wrong declaration gives the empty package beside its errors.
+/// Returns the package. A wrong declaration gives the empty package beside its errors.
 fn expand(args: &PackageArgs, sound: bool, errors: &TokenStream) -> TokenStream {
     let PackageArgs {
         krate,
@@ -95,7 +95,7 @@ fn expand(args: &PackageArgs, sound: bool, errors: &TokenStream) -> TokenStream 
     let beginnings = (sound && args.entities.len() > 1)
         .then(|| quote!(const BEGINNINGS: [u64; #many] = __lp::beginnings(ENTITIES);));
     let hook = args.after_adapters.as_ref().map(|path| {
-        // At the user's path: rustc says there what does not fit.
+        // The span is the path of the app, so that rustc reports a type error there.
         let call = quote_spanned!(path.span()=> __lp::boxed(#path(adapters)));
         quote!(__lp::Some(const { &((|adapters| #call) as __lp::AfterAdapters) }))
     });
@@ -130,7 +130,7 @@ fn entity(args: &EntityArgs) -> TokenStream {
     let EntityArgs { entity, items } = args;
     let (routes, operations): (Vec<&Path>, Vec<&Path>) =
         items.iter().partition(|item| is_route(item));
-    // At the name listed: rustc says there that it belongs to another entity.
+    // The span is the listed name, so that rustc reports there that it belongs to another entity.
     let operations = operations
         .iter()
         .map(|item| quote_spanned!(item.span()=> __lp::op::<#entity, _>(&#item)));
@@ -147,9 +147,9 @@ fn entity(args: &EntityArgs) -> TokenStream {
     }
 }
 
-/// A use of what each operation leaves beside its method, so that rustc does not miss it. An
-/// operation of another crate shows nothing of it, and one that is not public has none: the trait
-/// stands in.
+/// Uses the marker that each operation generates beside its method, so that rustc does not warn
+/// that it is unused. The marker of an operation in another crate is not visible, and a private
+/// operation has none; the trait replaces it.
 fn listed(args: &EntityArgs) -> Option<TokenStream> {
     let entity = &args.entity;
     let names: Vec<_> = args
@@ -170,7 +170,7 @@ fn listed(args: &EntityArgs) -> Option<TokenStream> {
     })
 }
 
-/// One assertion per declaration, at its name: const evaluation reports where the call stands.
+/// Returns one assertion per declaration, at its name: const evaluation reports errors at the call.
 fn asserts(position: usize, args: &EntityArgs) -> Vec<TokenStream> {
     let at = index(position);
     let operations = args.items.iter().filter(|item| !is_route(item));
@@ -190,12 +190,13 @@ fn asserts(position: usize, args: &EntityArgs) -> Vec<TokenStream> {
     asserts
 }
 
-/// One assertion per action, at its text: a permission of the package names it.
+/// Returns one assertion per action, at its text: a permission of the package must name it.
 fn actions(args: &PackageArgs) -> impl Iterator<Item = TokenStream> + '_ {
     args.audited.iter().map(|action| quote_spanned!(action.span()=> const _: () = __lp::assert_action(ENTITIES, #action);))
 }
 
-/// One assertion for the generated routes, at the entity, and one per declaration, at its name.
+/// Returns one assertion for the generated routes, at the entity, and one per declaration, at its
+/// name.
 fn audits(position: usize, args: &EntityArgs) -> Vec<TokenStream> {
     let at = index(position);
     let entity = &args.entity;
@@ -216,7 +217,7 @@ fn audits(position: usize, args: &EntityArgs) -> Vec<TokenStream> {
     asserts
 }
 
-/// Functions under `#[route]` are lower case, operations are consts.
+/// Functions with `#[route]` are in lower case; operations are consts.
 fn is_route(item: &Path) -> bool {
     !last(item).chars().any(char::is_uppercase)
 }

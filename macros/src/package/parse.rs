@@ -27,7 +27,7 @@ pub(super) struct PackageArgs {
     pub(super) entities: Vec<EntityArgs>,
     pub(super) dependencies: Vec<LitStr>,
     pub(super) middleware: Vec<Middleware>,
-    /// Actions of permissions that ask for an `audit` beside them.
+    /// The actions of permissions that require `audit`.
     pub(super) audited: Vec<LitStr>,
     pub(super) after_adapters: Option<Path>,
 }

@@ -1,4 +1,4 @@
-//! `audit`: what the audit log calls the changes of a route.
+//! `audit`: the action in the audit log for the changes of a route.
 
 use proc_macro2::TokenStream;
 use quote::quote;
@@ -9,7 +9,7 @@ use crate::diagnostics::Diagnostics;
 use crate::entity::{EntityModel, ROUTES};
 use crate::options::Opt;
 
-/// An action, and the word.
+/// The action and the keyword.
 #[derive(Debug, Clone)]
 pub(crate) struct Audit {
     key: Ident,
@@ -31,15 +31,15 @@ pub(super) fn read(opt: &Opt, d: &mut Diagnostics) -> Option<Audit> {
 }
 
 impl Audit {
-    /// A call on the descriptor.
+    /// Returns a call on the descriptor.
     pub(super) fn tokens(&self) -> TokenStream {
         let action = &self.action;
         quote!(.audit(#action))
     }
 }
 
-/// Refuses the option on routes of an entity that change nothing. Those inherit `defaults` in
-/// silence.
+/// Refuses the option on an entity's routes that change no records. They inherit `defaults` without
+/// an error.
 pub(crate) fn check(model: &EntityModel, d: &mut Diagnostics) {
     for (name, policy) in ROUTES
         .iter()
@@ -50,7 +50,7 @@ pub(crate) fn check(model: &EntityModel, d: &mut Diagnostics) {
     }
 }
 
-/// Refuses the option on what changes nothing.
+/// Refuses the option on routes that change no records.
 pub(crate) fn refuse(policy: &Policy, what: &str, d: &mut Diagnostics) {
     if let Some(audit) = &policy.audit {
         d.error(

@@ -1,4 +1,4 @@
-//! `event`: what the events of a route are called, and what they hold.
+//! `event`: the names and the payload of a route's events.
 
 use darling::FromMeta;
 use linchpin_vocabulary::kind::KindFacts;
@@ -20,7 +20,7 @@ const LONG: &str = "event(name = \"posts.published\", payload(id, title))";
 pub(crate) struct Event {
     name: Option<LitStr>,
     payload: Option<Fields>,
-    /// Further fields of the payload.
+    /// The additional fields of the payload.
     include: Option<Fields>,
     /// `expose = "records"`.
     records: Option<LitStr>,
@@ -107,7 +107,7 @@ fn named(opt: &Opt, example: &str, d: &mut Diagnostics) -> Option<LitStr> {
 }
 
 impl Event {
-    /// A call on the descriptor: a literal, so that a reference to it is static.
+    /// Returns a call on the descriptor. It is a literal, so that a reference to it is static.
     pub(super) fn tokens(&self) -> TokenStream {
         let option = |value: Option<TokenStream>| {
             value.map_or_else(|| quote!(__lp::None), |value| quote!(__lp::Some(#value)))
@@ -121,7 +121,7 @@ impl Event {
         quote!(.event(&__lp::EventDesc { name: #name, payload: #payload, records: #records }))
     }
 
-    /// Every field of a payload can be read.
+    /// Checks that every field of a payload can be read.
     fn check(&self, model: &EntityModel, d: &mut Diagnostics) {
         for (fields, place) in [
             (&self.payload, "event payload"),

@@ -1,4 +1,4 @@
-//! `guards(..)`: named guards, with an argument where they take one.
+//! `guards(..)`: named guards, some with an argument.
 
 use proc_macro2::{Literal, TokenStream};
 use quote::{ToTokens, quote};

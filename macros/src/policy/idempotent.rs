@@ -1,4 +1,4 @@
-//! `idempotent`: calls that can be repeated under a key.
+//! `idempotent`: calls that can be repeated with the same key.
 
 use darling::FromMeta;
 use proc_macro2::{Literal, TokenStream};
@@ -15,11 +15,11 @@ const LONG: &str = "idempotent(ttl = \"24h\", required)";
 /// A day, in milliseconds.
 const TTL: u64 = 86_400_000;
 
-/// How long answers are kept, and whether a key must be there.
+/// How long responses are stored, and whether a key is required.
 #[derive(Debug, Clone)]
 pub(crate) struct Idempotent {
     key: Ident,
-    /// In milliseconds.
+    /// The time in milliseconds.
     ttl: u64,
     required: bool,
 }
@@ -59,7 +59,7 @@ pub(super) fn read(opt: &Opt, d: &mut Diagnostics) -> Option<Idempotent> {
 }
 
 impl Idempotent {
-    /// A call on the descriptor.
+    /// Returns a call on the descriptor.
     pub(super) fn tokens(&self) -> TokenStream {
         let ttl = Literal::u64_unsuffixed(self.ttl);
         let required = self.required.then(|| quote!(.required()));
@@ -67,8 +67,8 @@ impl Idempotent {
     }
 }
 
-/// Refuses the option on routes of an entity that change nothing. Those inherit `defaults` in
-/// silence.
+/// Refuses the option on an entity's routes that change no records. They inherit `defaults` without
+/// an error.
 pub(crate) fn check(model: &EntityModel, d: &mut Diagnostics) {
     for (name, policy) in ROUTES
         .iter()
@@ -79,7 +79,7 @@ pub(crate) fn check(model: &EntityModel, d: &mut Diagnostics) {
     }
 }
 
-/// Refuses the option on what changes nothing.
+/// Refuses the option on routes that change no records.
 pub(crate) fn refuse(policy: &Policy, what: &str, d: &mut Diagnostics) {
     if let Some(idempotent) = &policy.idempotent {
         d.error(

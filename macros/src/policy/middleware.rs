@@ -68,13 +68,13 @@ impl Middleware {
     }
 }
 
-/// A call on the descriptor; nothing where no server is built that could run it.
+/// Returns a call on the descriptor; `None` in builds without a server that could run it.
 pub(super) fn tokens(list: &[Middleware]) -> Option<TokenStream> {
     let list = self::list(list);
     crate::SERVER.then(|| quote!(.middleware(const { #list })))
 }
 
-/// A slice of descriptors.
+/// Returns a slice of descriptors.
 pub(crate) fn list(list: &[Middleware]) -> TokenStream {
     let each = list.iter().map(|middleware| match middleware {
         Middleware::Function(path) => {

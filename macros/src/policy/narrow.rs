@@ -1,4 +1,4 @@
-//! `input(..)` and `output(..)`: which fields a route takes and answers.
+//! `input(..)` and `output(..)`: the fields in requests and responses of a route.
 
 use proc_macro2::TokenStream;
 use quote::{ToTokens, quote};
@@ -11,12 +11,12 @@ use crate::entity::{EntityModel, Field, Flag, Kind, ROUTES, hidden};
 use crate::expr::at;
 use crate::options::{self, Opt, OptValue};
 
-/// Fields named in one of the two options.
+/// The fields in one of the two options.
 #[derive(Debug, Clone)]
 pub(crate) struct Fields {
     key: Ident,
     names: Vec<Ident>,
-    /// `output = PostCard`: who names them in their place.
+    /// `output = PostCard`: the projection that names the fields instead.
     projection: Option<Path>,
 }
 
@@ -60,24 +60,24 @@ pub(super) fn read(opt: &Opt, example: &str, d: &mut Diagnostics) -> Option<Fiel
 }
 
 impl Fields {
-    /// Those that are named here, as written.
+    /// Returns the fields that are named here, as written.
     pub(super) fn named(&self) -> &[Ident] {
         &self.names
     }
 
-    /// The descriptor: names as declared, which the route resolves when it is mounted.
+    /// Returns the descriptor, with declared names that the route resolves when it is mounted.
     pub(super) fn tokens(&self) -> TokenStream {
         let names = self.names.iter().map(|name| name.unraw().to_string());
         quote!(&[#(#names),*])
     }
 
-    /// As the output of a route of an entity.
+    /// Returns the output of an entity's route.
     pub(super) fn shown(&self, entity: &TokenStream) -> TokenStream {
         let Some(path) = &self.projection else {
             let names = self.tokens();
             return quote!(.output(#names));
         };
-        // At the path, whole: rustc says there what does not fit.
+        // All tokens have the span of the path, so that rustc reports a type error there.
         let shown = at(
             quote!(__lp::projected::<#entity, #path>()),
             &path.to_token_stream(),
@@ -85,7 +85,7 @@ impl Fields {
         quote!(.show(#shown))
     }
 
-    /// The fields that exist; others are reported.
+    /// Returns the existing fields; others are reported.
     fn fields<'a>(
         &'a self,
         model: &'a EntityModel,
@@ -104,7 +104,7 @@ impl Fields {
         fields
     }
 
-    /// Every named field can be read.
+    /// Checks that every named field can be read.
     pub(super) fn check_readable(&self, place: &str, model: &EntityModel, d: &mut Diagnostics) {
         for (name, field) in self.fields(model, d) {
             if let Some(how) = hidden(field) {
@@ -118,7 +118,7 @@ impl Fields {
         self.check_readable("output", model, d);
     }
 
-    /// These fields and others.
+    /// Returns these fields and others.
     pub(super) fn with(&self, others: &Self) -> Self {
         Self {
             key: self.key.clone(),
@@ -127,7 +127,7 @@ impl Fields {
         }
     }
 
-    /// Reports fields that stand in another list as well.
+    /// Reports fields that are in another list as well.
     pub(super) fn refuse_repeated(&self, earlier: &Self, d: &mut Diagnostics) {
         for name in self
             .names
@@ -139,7 +139,7 @@ impl Fields {
         }
     }
 
-    /// What a route takes can be written.
+    /// Checks that the fields in a request can be written.
     fn check_input(&self, model: &EntityModel, d: &mut Diagnostics) {
         for (name, field) in self.fields(model, d) {
             if field.server_owned() {
@@ -157,7 +157,7 @@ impl Fields {
     }
 }
 
-/// The five routes of an entity, by name.
+/// The positions of an entity's routes.
 const CREATE: usize = 0;
 const UPDATE: usize = 3;
 const DELETE: usize = 4;
@@ -219,10 +219,10 @@ impl Fields {
         }
     }
 
-    /// A create that can never succeed is a mistake.
+    /// Reports a create route that can never succeed.
     fn check_complete(&self, model: &EntityModel, d: &mut Diagnostics) {
-        // A private field is the application's to give; behind an alias may stand a list, which is
-        // empty by default.
+        // The application sets private fields. An aliased type may be a list, which is empty by
+        // default.
         let lacks = |f: &&Field| {
             let given = f.server_owned()
                 || f.optional
@@ -241,7 +241,7 @@ impl Fields {
     }
 }
 
-/// Checks both options on the route of an operation: `answers` tells whether it answers records.
+/// Checks both options on the route of an operation: `answers` says whether it returns records.
 pub(crate) fn check_operation(
     policy: &Policy,
     answers: bool,
@@ -264,7 +264,7 @@ pub(crate) fn check_operation(
     }
 }
 
-/// Refuses both options on a function of the user.
+/// Refuses both options on a function of the app.
 pub(crate) fn refuse(policy: &Policy, d: &mut Diagnostics) {
     for fields in policy.input.iter().chain(&policy.output) {
         d.error(

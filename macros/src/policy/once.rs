@@ -1,4 +1,5 @@
-//! `output_once(secret: String)`: members that the answer of a call has, and no later one.
+//! `output_once(secret: String)`: members that the response of a call contains, but no later
+//! response.
 
 use proc_macro2::TokenStream;
 use quote::quote;
@@ -81,7 +82,7 @@ impl Member {
 }
 
 impl Once {
-    /// A call on the descriptor.
+    /// Returns a call on the descriptor.
     pub(super) fn tokens(&self) -> TokenStream {
         let members = self.members.iter().map(|member| {
             let (ty, name, wire) = (&member.ty, member.name(), member.wire());
@@ -90,7 +91,7 @@ impl Once {
         quote!(.once(&[#(#members),*]))
     }
 
-    /// A member of a record cannot be given once: later reads give it.
+    /// Checks that no member is a member of the record, which later responses contain.
     fn check(&self, taken: &[&str], model: &EntityModel, d: &mut Diagnostics) {
         for member in &self.members {
             let wire = member.wire();
@@ -137,8 +138,8 @@ pub(crate) fn check(model: &EntityModel, d: &mut Diagnostics) {
     }
 }
 
-/// Checks the option on the route of an operation; `one` tells whether it changes something and
-/// answers one record, `taken` are the members that its answer has beside those of the record.
+/// Checks the option on the route of an operation. `one` says whether it changes a record and
+/// returns one record; `taken` are the members of its response in addition to those of the record.
 pub(crate) fn check_operation(
     policy: &Policy,
     one: bool,
@@ -159,7 +160,7 @@ pub(crate) fn check_operation(
     }
 }
 
-/// Refuses the option on a function of the user.
+/// Refuses the option on a function of the app.
 pub(super) fn refuse(policy: &Policy, d: &mut Diagnostics) {
     if let Some(once) = &policy.once {
         d.error(

@@ -1,4 +1,4 @@
-//! `permission(..)`: who may do with a record what a route does.
+//! `permission(..)`: the required permission on the record of a route.
 
 use darling::FromMeta;
 use proc_macro2::TokenStream;
@@ -14,7 +14,7 @@ use crate::options::{self, Opt, Rest};
 const EXAMPLE: &str = "permission(requires = \"write\", owner_field = author_id)";
 const KEYS: &[&str] = &["requires", "or", "owner_field", "hide", "resource", "rank"];
 
-/// An action, and who needs none.
+/// An action, and the owner who does not need it.
 #[derive(Debug, Clone)]
 pub(crate) struct Permission {
     requires: LitStr,
@@ -121,8 +121,8 @@ fn others(opt: &Opt, requires: Option<&LitStr>, d: &mut Diagnostics) -> Vec<LitS
 }
 
 impl Permission {
-    /// A call on the descriptor. Fields are named as declared; the route resolves them when it is
-    /// mounted.
+    /// Returns a call on the descriptor. Fields have their declared names; the route resolves them
+    /// when it is mounted.
     pub(super) fn tokens(&self) -> TokenStream {
         let (requires, or) = (&self.requires, &self.or);
         let or = (!or.is_empty()).then(|| quote!(.or(&[#(#or),*])));
@@ -146,7 +146,7 @@ impl Permission {
         quote!(.permission(const { &__lp::PermissionDesc::new(#requires) #or #owner #resource #rank #hide }))
     }
 
-    /// The named fields exist, can be read and hold keys.
+    /// Checks that the named fields exist, can be read and hold keys.
     fn check(&self, model: &EntityModel, d: &mut Diagnostics) {
         if let Some((name, field)) = self
             .owner_field
@@ -195,7 +195,7 @@ impl Permission {
         }
     }
 
-    /// The parts that name fields of a record.
+    /// Returns the parts that name fields of a record.
     pub(crate) fn of_record(&self) -> impl Iterator<Item = &Ident> {
         self.owner_field
             .iter()
@@ -203,7 +203,7 @@ impl Permission {
             .chain(&self.rank)
     }
 
-    /// Refuses `rank` where a route does not work on one record; `of` are the words for it.
+    /// Refuses `rank` on a route that does not work on one record; `of` is the text for it.
     fn of_many(&self, of: &str, d: &mut Diagnostics) {
         if let Some(name) = &self.rank {
             d.error(
@@ -215,7 +215,7 @@ impl Permission {
     }
 }
 
-/// A field that exists and is not hidden.
+/// Returns a field that exists and is not hidden.
 fn find<'a>(
     key: &str,
     name: &'a Ident,
@@ -258,8 +258,8 @@ pub(crate) fn check(model: &EntityModel, d: &mut Diagnostics) {
     }
 }
 
-/// Checks the permission of an operation: `records` tells whether it works on records of its
-/// entity, `one` whether on one.
+/// Checks the permission of an operation. `records` says whether it works on records of its entity,
+/// `one` whether it works on one record.
 pub(crate) fn check_operation(
     policy: &Policy,
     records: bool,
@@ -279,7 +279,7 @@ pub(crate) fn check_operation(
     }
 }
 
-/// Refuses on a function of the user what it would have to check itself.
+/// Refuses the parts that a function of the app would have to check itself.
 pub(crate) fn refuse(policy: &Policy, d: &mut Diagnostics) {
     if let Some(permission) = &policy.permission {
         foreign(permission, d);

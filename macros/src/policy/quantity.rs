@@ -1,11 +1,11 @@
-//! Quantities in text: a whole number with a unit, `"2MiB"`, `"5s"`.
+//! Quantities in text: an integer with a unit, `"2MiB"`, `"5s"`.
 
 use syn::LitStr;
 
 use crate::diagnostics::{Diagnostics, list};
 use crate::options::{self, Opt, OptValue};
 
-/// A unit, and how many of the smallest it is.
+/// A unit, and its size in the smallest unit.
 type Unit = (&'static str, u64);
 
 const BYTES: &[Unit] = &[
@@ -25,7 +25,7 @@ const DURATIONS: &[Unit] = &[
 ];
 const MILLISECONDS: &[Unit] = &[("ms", 1), ("s", 1_000), ("min", 60_000), ("h", 3_600_000)];
 
-/// `max_body = "2MiB"`, in bytes.
+/// Reads `max_body = "2MiB"`, in bytes.
 pub(super) fn bytes(opt: &Opt, d: &mut Diagnostics) -> Option<u64> {
     amount(
         &text(opt, "max_body = \"2MiB\"", "B", d)?,
@@ -36,7 +36,7 @@ pub(super) fn bytes(opt: &Opt, d: &mut Diagnostics) -> Option<u64> {
     )
 }
 
-/// `timeout = "5s"`, in milliseconds.
+/// Reads `timeout = "5s"`, in milliseconds.
 pub(super) fn timeout(opt: &Opt, d: &mut Diagnostics) -> Option<u64> {
     amount(
         &text(opt, "timeout = \"5s\"", "s", d)?,
@@ -47,12 +47,12 @@ pub(super) fn timeout(opt: &Opt, d: &mut Diagnostics) -> Option<u64> {
     )
 }
 
-/// A duration in text, in milliseconds.
+/// Reads a duration in text, in milliseconds.
 pub(crate) fn duration(text: &LitStr, of: &str, example: &str, d: &mut Diagnostics) -> Option<u64> {
     amount(text, of, example, DURATIONS, d)
 }
 
-/// The text; of a number alone it is said which one is meant.
+/// Returns the text. For a number without a unit, the message suggests the text.
 fn text(opt: &Opt, example: &str, unit: &str, d: &mut Diagnostics) -> Option<LitStr> {
     if let OptValue::Expr(value) = &opt.value
         && let Some(Ok(number)) = options::as_int(value)
@@ -112,7 +112,7 @@ fn amount(
     }
 }
 
-/// The unit that another spelling stands for: `8mb`, `8M`, `5 seconds`.
+/// Returns the unit that another spelling probably means: `8mb`, `8M`, `5 seconds`.
 fn meant<'u>(written: &str, units: &[(&'u str, u64)]) -> Option<&'u str> {
     let written = written.to_lowercase();
     let letters = written.chars().next()?;

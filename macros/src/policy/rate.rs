@@ -1,4 +1,4 @@
-//! `rate_limit`: how often one caller may call.
+//! `rate_limit`: the maximum number of calls of one caller.
 
 use darling::FromMeta;
 use proc_macro2::{Literal, TokenStream};
@@ -13,11 +13,11 @@ use crate::options::{self, Opt, OptValue, Rest};
 const SHORT: &str = "rate_limit = \"20/s\"";
 const LONG: &str = "rate_limit(max = 20, window = \"1s\")";
 
-/// So many calls in so long.
+/// The number of calls and the window.
 #[derive(Debug, Clone)]
 pub(crate) struct RateLimit {
     max: u32,
-    /// In milliseconds.
+    /// The window in milliseconds.
     window: u64,
     by_address: bool,
     fail_open: bool,
@@ -42,7 +42,7 @@ pub(super) fn read(opt: &Opt, d: &mut Diagnostics) -> Option<RateLimit> {
     }
 }
 
-/// `"20/s"`, `"10/15min"`.
+/// Reads `"20/s"`, `"10/15min"`.
 fn short(text: &LitStr, d: &mut Diagnostics) -> Option<RateLimit> {
     let value = text.value();
     let Some((max, window)) = value.split_once('/') else {
@@ -141,7 +141,7 @@ fn max(opt: &Opt, d: &mut Diagnostics) -> Option<u32> {
 }
 
 impl RateLimit {
-    /// A call on the descriptor.
+    /// Returns a call on the descriptor.
     pub(super) fn tokens(&self) -> TokenStream {
         let (max, window) = (
             Literal::u32_unsuffixed(self.max),

@@ -9,7 +9,7 @@ use crate::options::{self, Opt};
 
 const EXAMPLE: &str = "`roles = [\"admin\"]`";
 
-/// Any one of them suffices.
+/// The roles; the caller needs one of them.
 #[derive(Debug, Clone)]
 pub(super) enum Roles {
     Texts(Vec<LitStr>),
@@ -17,7 +17,7 @@ pub(super) enum Roles {
     Variants(Vec<(Path, ExprPath)>),
 }
 
-/// Reads a list of either.
+/// Reads a list of texts or variants.
 pub(super) fn read(opt: &Opt, d: &mut Diagnostics) -> Option<Roles> {
     let Expr::Array(array) = opt.expr("roles = [\"admin\"]", d)? else {
         d.error(&opt.key, "`roles` needs a list of roles")
@@ -86,7 +86,7 @@ fn mixed(role: impl ToTokens, d: &mut Diagnostics) {
     .help("all of one enum, or all texts");
 }
 
-/// `Role` of `Role::Admin`.
+/// Returns `Role` of `Role::Admin`.
 fn set_of(path: &Path) -> Option<Path> {
     let mut set = path.clone();
     set.segments.pop()?;
@@ -95,7 +95,7 @@ fn set_of(path: &Path) -> Option<Path> {
 }
 
 impl Roles {
-    /// A call on the descriptor.
+    /// Returns a call on the descriptor.
     pub(super) fn tokens(&self) -> TokenStream {
         match self {
             Self::Texts(texts) => quote!(.roles(&[#(#texts),*])),

@@ -2,7 +2,7 @@ use super::*;
 use crate::operation::{Method, Seg};
 
 fn same_paths(a: (&str, &[Seg]), b: (&str, &[Seg])) -> bool {
-    // Leaked in a test: descriptors are static.
+    // Leaked, because descriptors are static.
     let route = |segments: &[Seg]| RouteSpec {
         method: Method::Get,
         segments: segments.to_vec().leak(),
@@ -41,7 +41,7 @@ fn slashes_collapse_and_text_is_decoded() {
     assert!(same_paths(("a/:x", &[]), ("a", &[Seg::Param("id")])));
     assert!(!same_paths(("Posts", &[]), ("posts", &[])), "case is kept");
     assert!(!same_paths(("posts", &[]), ("posts", &[Seg::Lit("a")])));
-    // Text of a segment is decoded already.
+    // The text of a segment is already decoded.
     assert!(!same_paths(
         ("", &[Seg::Lit("a%20b")]),
         ("", &[Seg::Lit("a b")])
