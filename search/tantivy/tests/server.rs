@@ -1,4 +1,4 @@
-//! Search over HTTP, with the index in a folder: what is found, restarts, damage, and kills between
+//! Search over HTTP, with the index in a directory: matches, restarts, damage, and kills between
 //! commit and indexing.
 
 #![allow(clippy::unwrap_used, missing_docs)] // in a test, stopping is the report
@@ -24,11 +24,11 @@ async fn words_are_found_best_first() {
     .await;
     l.article("c", "Hard rock", "Nothing sweet.").await;
     l.indexed("articles", 3).await;
-    // Case and accents do not matter; a title counts more than a body.
+    // Case and accents are ignored; a title has more weight than a body.
     assert_eq!(l.find("CREME").await, ["a", "b"]);
     assert_eq!(l.find("creme brulee").await, ["a"], "every word");
     assert_eq!(l.find("hard").await, ["c", "a"]);
-    // The last word may be a beginning, the others not.
+    // The last word may be a prefix, the others not.
     assert_eq!(l.find("crème tirami").await, ["b"]);
     assert_eq!(l.find("dess").await.len(), 2);
     assert_eq!(l.find("dess hard").await, Vec::<String>::new());
@@ -37,7 +37,7 @@ async fn words_are_found_best_first() {
         Vec::<String>::new(),
         "no beginning of a word"
     );
-    // There is no language of queries.
+    // There is no query language.
     for q in [
         "title:hard",
         "hard AND NOT sweet",
@@ -57,12 +57,12 @@ async fn words_are_found_best_first() {
         };
         assert_eq!(l.find(q).await, plain, "{q}");
     }
-    // The operation decides where to search.
+    // The operation selects the fields to search.
     assert_eq!(l.ids("/articles/find-title?q=hard").await, ["c"]);
     l.stop().await;
 }
 
-/// An index in memory is made from the store at every start.
+/// An index in memory is rebuilt from the store at every start.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_index_in_memory_is_made_anew() {
     let folder = tempfile::tempdir().unwrap();
@@ -102,7 +102,7 @@ async fn every_change_is_followed_and_survives_a_restart() {
         l.find("same").await == ["n0", "n3", "n4"] && l.find("other").await == ["n1"]
     })
     .await;
-    // A batch changes more records than one event lists.
+    // A batch changes more records than one event can list.
     l.articles(700).await;
     eventually(async || l.count("bulk").await == 700).await;
     assert_eq!(
@@ -146,7 +146,7 @@ async fn every_change_is_followed_and_survives_a_restart() {
 async fn pages_of_equal_and_unequal_hits_are_whole() {
     let folder = tempfile::tempdir().unwrap();
     let l = start(folder.path()).await;
-    // Equal texts, so equal scores, in several segments; and some that are better.
+    // Equal texts with equal scores, in several segments; and some better ones.
     for n in 0..120 {
         let title = if n % 10 == 3 {
             "word word word"
@@ -174,7 +174,7 @@ async fn pages_of_equal_and_unequal_hits_are_whole() {
     l.stop().await;
 }
 
-/// Another tenant's records are not shown, and make no page shorter.
+/// Records of another tenant are hidden, and do not make a page shorter.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn tenants_do_not_meet() {
     let folder = tempfile::tempdir().unwrap();
@@ -194,7 +194,7 @@ async fn tenants_do_not_meet() {
             .all(|id| id.starts_with("red"))
     );
     assert_eq!(l.hunt("green", "secret").await, Vec::<String>::new());
-    // A tenant whose name looks like something else.
+    // Tenants with names that look like query syntax.
     for odd in ["-", "=", "=red", "red OR blue", ""] {
         assert_eq!(l.hunt(odd, "secret").await, Vec::<String>::new(), "{odd:?}");
     }
@@ -214,7 +214,7 @@ async fn tenants_do_not_meet() {
     l.stop().await;
 }
 
-/// Every file of an index, damaged in every way, alone: it is made anew, and the app starts.
+/// Each file of an index is damaged in each way: the index is rebuilt, and the app starts.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_damaged_index_is_made_anew() {
     let folder = tempfile::tempdir().unwrap();
@@ -267,7 +267,7 @@ async fn a_damaged_index_is_made_anew() {
         assert_eq!(l.find("kept").await.len(), 20, "{file} is missing");
         l.stop().await;
     }
-    // A folder that is empty, or gone.
+    // A directory that is empty, or missing.
     std::fs::remove_dir_all(&index).unwrap();
     std::fs::create_dir(&index).unwrap();
     let l = start(folder.path()).await;
@@ -277,7 +277,7 @@ async fn a_damaged_index_is_made_anew() {
     let l = start(folder.path()).await;
     assert_eq!(l.find("kept").await.len(), 20);
     l.stop().await;
-    // Files of others are not touched.
+    // Other files are not touched.
     std::fs::remove_dir_all(&index).unwrap();
     std::fs::create_dir(&index).unwrap();
     std::fs::write(index.join("thesis.txt"), "years of work").unwrap();
@@ -301,7 +301,7 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// Any text is answered, and finds what a simple reading of it finds.
+/// Any text is accepted, and finds the same records as a simple implementation.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn any_text_is_answered() {
     use proptest::prelude::*;
@@ -373,8 +373,8 @@ async fn any_text_is_answered() {
     l.stop().await;
 }
 
-/// Runs the program and kills it, again and again: after the last start every committed record is
-/// found as it is, and no other.
+/// Runs the program and kills it repeatedly: after the last start every committed record is found
+/// in its current state, and no other.
 #[test]
 fn kills_between_commit_and_indexing_lose_nothing() {
     let folder = tempfile::tempdir().unwrap();
@@ -389,7 +389,7 @@ fn kills_between_commit_and_indexing_lose_nothing() {
             );
             std::thread::sleep(std::time::Duration::from_millis(5));
         }
-        // Now here, now there between a commit and its indexing.
+        // At different moments between a commit and its indexing.
         std::thread::sleep(std::time::Duration::from_millis(7 * round));
         // SIGKILL: no handler runs, nothing is flushed.
         child.kill().unwrap();
@@ -429,8 +429,8 @@ fn kills_between_commit_and_indexing_lose_nothing() {
             found("made").await == told("made") && found("changed").await == told("changed")
         })
         .await;
-        // Whether the index has anything that the store has not: the app would drop it, so the
-        // index is asked itself.
+        // The app would drop documents that are not in the store, so the index itself is checked
+        // for them.
         l.stop().await;
         assert_eq!(
             support::ids_in_the_index(folder.path()),

@@ -1,4 +1,4 @@
-//! Processes that share a folder: commands beside a server, and one server beside another.
+//! Processes that share a directory: commands next to a server, and two servers.
 
 #![allow(clippy::unwrap_used, missing_docs)] // in a test, stopping is the report
 
@@ -13,7 +13,7 @@ use linchpin::prelude::*;
 use linchpin_search_tantivy::Tantivy;
 use support::{Article, ArticleCreate, app, eventually, start, try_start};
 
-/// The folder of the programs below, and their task.
+/// Environment variables for the programs below: their directory and their task.
 const FOLDER: &str = "LINCHPIN_TEST_SHARED_FOLDER";
 const WORDS: &str = "LINCHPIN_TEST_SHARED_WORDS";
 
@@ -59,7 +59,7 @@ async fn a_command() {
     let folder = Path::new(&folder);
     let app = app(folder, "test.db")
         .search_provider("tantivy", Tantivy::in_folder(folder.join("search")));
-    // Writes a record, and prints what it finds.
+    // Writes a record, and prints the results of a search.
     let app = app.command(
         "write",
         "write <id> <word>: writes an article, and looks for others",
@@ -87,7 +87,7 @@ async fn a_command() {
             ))
         },
     );
-    // Goes on until it is told to end.
+    // Runs until it is stopped.
     let waits = folder.to_owned();
     let app = app.command("wait", "wait: waits for the file `end`", move |_, _| {
         let folder = waits.clone();
@@ -115,7 +115,7 @@ async fn a_server() {
     std::future::pending::<()>().await;
 }
 
-/// A server in a process of its own, which is killed in the end.
+/// A server in a process of its own; it is killed on drop.
 struct Server(Child);
 
 impl Server {
@@ -148,7 +148,8 @@ async fn commands_run_beside_a_server() {
     let l = start(folder.path()).await;
     l.article("a", "lamp", "").await;
     eventually(async || l.find("lamp").await == ["a"]).await;
-    // It finds what the server has indexed, and the server finds what it has written.
+    // The command finds what the server has indexed, and the server finds what the command has
+    // written.
     let output = run(folder.path(), "write b lamp").await;
     assert!(
         output.status.success() && said(&output).contains("found [\"a\"]"),
@@ -156,7 +157,7 @@ async fn commands_run_beside_a_server() {
         said(&output)
     );
     eventually(async || l.find("lamp").await == ["a", "b"]).await;
-    // The index is the server's to make anew.
+    // Only the server can rebuild the index.
     let output = run(folder.path(), "search rebuild Article").await;
     let text = said(&output);
     assert!(
@@ -167,8 +168,8 @@ async fn commands_run_beside_a_server() {
     l.article("c", "lamp", "").await;
     eventually(async || l.find("lamp").await.len() == 3).await;
     l.stop().await;
-    // Alone, a command keeps the index for as long as it runs; what it has written is found by
-    // then, or after the next start.
+    // Without a server, the command maintains the index while it runs. Its records are found at its
+    // end, or after the next start.
     let output = run(folder.path(), "write d lamp").await;
     assert!(
         output.status.success() && said(&output).contains("found [\"a\", \"b\", \"c\""),
@@ -200,7 +201,7 @@ async fn a_server_is_found_up_to_date_beside_a_command_that_keeps_the_index() {
         if let Some(before) = before {
             before.article("a", "lamp", "").await;
             before.stop().await;
-            // It looks once a second whether it has to take over.
+            // It checks once a second whether to take over.
             tokio::time::sleep(Duration::from_millis(1_500)).await;
         }
         let l = start(folder.path()).await;
@@ -223,7 +224,7 @@ async fn a_server_is_found_up_to_date_beside_a_command_that_keeps_the_index() {
         tokio::task::spawn_blocking(move || assert!(command.wait().unwrap().success()))
             .await
             .unwrap();
-        // From here on the server keeps it.
+        // From here on the server maintains it.
         l.article("c", "lamp", "").await;
         eventually(async || l.find("lamp").await.len() == expected.len() + 1).await;
         eventually(async || {
@@ -271,7 +272,7 @@ async fn what_is_made_anew_at_a_take_over_is_whole_before_it_is_searched() {
     drop(first);
     std::fs::remove_dir_all(folder.path().join("search/articles.index")).unwrap();
     let began = Instant::now();
-    // Until it is whole, an answer says so.
+    // Until it is complete, a response says so.
     while l
         .running
         .adapters()
@@ -287,7 +288,7 @@ async fn what_is_made_anew_at_a_take_over_is_whole_before_it_is_searched() {
         assert!(began.elapsed() < Duration::from_secs(30));
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
-    // Other processes find that it is of this database.
+    // Other processes detect that it belongs to this database.
     let third = try_start(folder.path(), "test.db").await.unwrap();
     assert_eq!(l.find("lamp").await, ["n1499"]);
     third.stop().await.unwrap();
@@ -317,7 +318,7 @@ async fn a_second_server_searches_what_the_first_one_keeps_and_takes_its_place()
         refused.contains("another process keeps the search index of `Article`"),
         "{refused}"
     );
-    // It is killed: what it was not told of any more is not lost.
+    // It is killed: the changes that it did not index are not lost.
     drop(first);
     l.article("after", "lamp", "").await;
     let began = Instant::now();
@@ -356,7 +357,7 @@ async fn an_app_with_another_database_is_refused() {
         ),
         "{error}"
     );
-    // The one that was refused has taken nothing with it.
+    // The refused process has changed nothing.
     l.article("a", "still here", "").await;
     eventually(async || l.find("still").await == ["a"]).await;
     l.stop().await;

@@ -1,10 +1,10 @@
-//! An entry of the log: an entity of our own, in the store of the app.
+//! The entity of audit entries, in the store of the app.
 
 use linchpin_macros::entity;
 
 use crate::Timestamp;
 
-/// What one call did to one record.
+/// A change that one call made to one record.
 #[entity(
     namespace = "linchpin",
     index(desc(created_at)),
@@ -21,35 +21,36 @@ use crate::Timestamp;
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AuditEntry {
-    /// Its key; ascending.
+    /// The key of the entry; ascending.
     #[field(primary, default = uuid)]
     pub id: String,
-    /// What the policy of the route calls it: `lock`.
+    /// The action in the policy of the route: `lock`.
     pub action: String,
-    /// Who called; null for the application itself and for callers nobody knows.
+    /// The caller; null for the application itself and for anonymous callers.
     pub actor_id: Option<String>,
-    /// `user`, `service`, `anonymous`, `system`, or a kind of a plugin's own.
+    /// `user`, `service`, `anonymous`, `system`, or a kind that a plugin defines.
     pub actor_kind: String,
-    /// The tenant of the record, or else of who called.
+    /// The tenant of the record, or else the tenant of the caller.
     pub tenant_id: Option<String>,
-    /// The entity whose record it is, by its name: `Post`.
+    /// The name of the record's entity: `Post`.
     pub target_type: String,
     /// The key of the record.
     pub target_id: String,
-    /// What the permission of the route is judged by: the value of its `resource` in the record.
+    /// The resource for the permission of the route: the value of its `resource` field in the
+    /// record.
     pub resource: Option<String>,
     /// `create`, `update`, `delete`, or the name of the operation or route.
     pub route: String,
-    /// The readable fields that the call changed, as they were; null for a new record.
+    /// The readable fields that the call changed, before the change; null for a new record.
     pub before: Option<serde_json::Value>,
-    /// The same fields as they are now; null for a record that is gone.
+    /// The same fields after the change; null for a deleted record.
     pub after: Option<serde_json::Value>,
-    /// The request, as in `x-request-id`; empty outside of HTTP.
+    /// The request id, as in `x-request-id`; empty outside of HTTP.
     pub request_id: String,
     /// The instant of the call.
     #[field(default = now)]
     pub created_at: Timestamp,
-    /// When it is removed; null is never.
+    /// The time of removal; null means never.
     #[serde(skip)]
     #[field(private)]
     pub expires_at: Option<Timestamp>,

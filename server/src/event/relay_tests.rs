@@ -1,5 +1,5 @@
-//! Pauses after failures, on a clock that tests move: how long events wait once what failed is
-//! there again.
+//! Back-off after failures, with a paused clock: how long events wait after the failed part works
+//! again.
 
 use std::collections::BTreeSet;
 use std::pin::Pin;
@@ -39,7 +39,7 @@ fn pauses_grow_up_to_a_bound_and_are_spread() {
     assert!(some.len() > 10, "{some:?}");
 }
 
-/// A store with one event in it, and a consumer; each is away until an instant.
+/// A store with one event in it, and a consumer; each fails until an instant.
 struct Away {
     store: Instant,
     consumer: Instant,
@@ -167,7 +167,7 @@ impl EventSink for Listener {
     }
 }
 
-/// Delivers until the event is told; whoever writes meanwhile wakes the relay by what is returned.
+/// Starts delivery of the event; the returned sender wakes the relay like a write.
 fn deliver(away: &Arc<Away>) -> (watch::Sender<()>, Relay) {
     let consumer = Consumer::new("c".to_owned(), Arc::new(Listener(Arc::clone(away))), None);
     let (wake, _) = watch::channel(());
@@ -186,8 +186,8 @@ fn deliver(away: &Arc<Away>) -> (watch::Sender<()>, Relay) {
     )
 }
 
-/// When it was told, by the paused clock of the test: no time of the machine's is in these
-/// assertions.
+/// The delivery time by the paused clock of the test: these assertions do not depend on the
+/// machine.
 async fn told(away: &Away) -> Instant {
     let mut told = away.told.subscribe();
     told.wait_for(Option::is_some)
@@ -206,7 +206,7 @@ async fn a_store_that_comes_back_is_found_within_two_seconds_however_long_it_was
             late <= Duration::from_secs(2),
             "gone for {gone:?}: told {late:?} later"
         );
-        // It was not asked all the time either.
+        // It was not called without a pause either.
         let looks = away
             .looks
             .lock()
@@ -234,7 +234,7 @@ async fn a_consumer_that_comes_back_is_told_within_twenty_seconds() {
     for gone in [1, 30, 600, 7_200].map(Duration::from_secs) {
         let away = Away::until(Duration::ZERO, gone);
         let (wake, relay) = deliver(&away);
-        // Further writes do not hurry it.
+        // Further writes do not shorten the back-off.
         for _ in 0..20 {
             wake.send_replace(());
             tokio::time::sleep(Duration::from_millis(5)).await;

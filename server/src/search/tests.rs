@@ -1,4 +1,4 @@
-//! The command that makes an index anew.
+//! The command that rebuilds an index.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ struct Leaflet {
 
 static PAGES: Package = package!(name = "pages", entities = [entity(Leaflet, [])]);
 
-/// Keeps ids, and counts how often it was made anew.
+/// Stores ids, and counts the rebuilds.
 #[derive(Clone, Default)]
 struct Ids(Arc<Mutex<(BTreeSet<String>, usize)>>);
 

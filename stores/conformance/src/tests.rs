@@ -1,4 +1,4 @@
-//! The comparison itself: it passes on equal stores and finds faults.
+//! Tests of the comparison itself: it passes for equal stores and finds faults.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -17,7 +17,7 @@ async fn the_model_refuses_once_closed() {
     refuses_once_closed(&Memory::new()).await;
 }
 
-/// A memory store whose plans are changed on the way in.
+/// A memory store that changes its plans before it runs them.
 struct Faulty(Memory, Fault);
 
 type Fault = fn(Plan) -> Plan;
@@ -343,7 +343,7 @@ fn faults_are_found() {
         }),
     ];
     for (name, fault) in faults {
-        // As many as it takes: the rarest fault escapes 2,000 of them now and then.
+        // A high limit: 2,000 sequences sometimes miss the rarest fault.
         let outcome = first_difference(20_000, || {
             (Arc::new(Faulty(Memory::new(), fault)) as Arc<dyn Store>, ())
         });

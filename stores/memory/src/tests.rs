@@ -321,7 +321,7 @@ fn a_violated_unique_leaves_everything_unchanged() {
         )
         .ok();
     assert_eq!(before, after);
-    // The index is whole, too: the old value is still taken, the new one is not.
+    // The index is intact, too: the old value is still taken, the new one is not.
     assert!(
         s.insert(text("e"), text("sa"), Value::Null, Value::Null)
             .is_err()
@@ -414,7 +414,7 @@ fn the_store_chooses_integer_keys_and_says_so() {
         Some(Value::Int(11))
     );
     assert!(s.insert(Value::Int(11), null(), null(), null()).is_err());
-    // A text key is never chosen here.
+    // The store never chooses a text key.
     assert!(things().insert(null(), null(), null(), null()).is_err());
     assert!(
         s.run(Plan::Insert, vec![null()])

@@ -1,4 +1,4 @@
-//! Calls that are answered together: each by its own record, whatever the others ask.
+//! Combined calls: each gets its own record, independent of the other calls.
 
 use super::tests::server;
 use super::*;
@@ -50,7 +50,7 @@ async fn until(seen: impl Fn() -> bool) {
     }
 }
 
-/// Holds every read up, lets one begin, starts the calls, and lets go when all of them wait.
+/// Locks the table, starts one read, then all calls, and unlocks when all of them wait.
 async fn at_once(
     store: &Arc<PostgresStore>,
     plan: Plan,
@@ -105,7 +105,7 @@ async fn at_once(
 #[tokio::test(flavor = "multi_thread")]
 async fn each_of_many_calls_gets_its_own_record() {
     let store = store(150).await;
-    // Every second key is nobody's, and one is asked for twice.
+    // Every second key does not exist, and one is requested twice.
     let calls: Vec<Vec<Value>> = (0..200)
         .map(|i| vec![key(if i == 7 { 8 } else { i * 2 })])
         .collect();
@@ -161,7 +161,7 @@ async fn every_condition_is_that_of_the_call() {
             args.to_vec()
         })
         .collect();
-    // Of even numbers up to 20, but for 0, whose half is not below it.
+    // The even numbers up to 20, except 0, because its half is not less than it.
     let answers = at_once(
         &store,
         Plan::Exists {
@@ -185,7 +185,7 @@ async fn every_condition_is_that_of_the_call() {
 async fn a_call_that_fails_fails_alone() {
     let store = store(10).await;
     let mut calls: Vec<Vec<Value>> = (0..10).map(|i| vec![key(i)]).collect();
-    // No text of the server holds it.
+    // The server cannot store this text.
     calls[5] = vec![Value::Text("a\0b".to_owned())];
     let answers = at_once(&store, by_key(Filter::TRUE), &Rows::records(&THING), calls).await;
     for (i, answer) in answers.into_iter().enumerate() {
@@ -228,7 +228,7 @@ async fn who_leaves_takes_nobody_along() {
     until(|| gather.waiting() == 2).await;
     left.abort();
     assert!(left.await.is_err());
-    // So do those behind whom the others wait.
+    // The same for the calls that the others wait for.
     for call in [first, second] {
         call.abort();
         assert!(call.await.is_err());
@@ -260,7 +260,7 @@ async fn nobody_waits_for_who_does_not_ask_for_its_answer() {
         .as_ref()
         .expect("a statement of one record");
     let read = |i: usize| store.run(&statement, vec![key(i)], Rows::records(&THING));
-    // Begun, and then left where it is.
+    // Started, and then not polled.
     let mut idle = Box::pin(async { read(0).await });
     std::future::poll_fn(|cx| {
         assert!(idle.as_mut().poll(cx).is_pending());
@@ -309,8 +309,8 @@ async fn who_waits_counts_among_what_is_under_way() {
         call.abort();
         drop(call.await);
     }
-    // They are gone, and what they asked for is not: only the one that ran by itself has given its
-    // place back.
+    // The callers have stopped waiting, but their statements still run: only the one that ran by
+    // itself has released its permit.
     assert_eq!(free - store.reads.free(), 11);
     other.rollback().await.expect("undone");
     until(|| gather.under_way() == (0, 0) && store.reads.free() == free).await;

@@ -1,11 +1,11 @@
-//! The outbox: what commits in another order than it was numbered, what was undone, and who
-//! delivers.
+//! The outbox: commits in another order than the numbers, rollbacks, and the choice of the
+//! delivering process.
 
 use super::tests::server;
 use super::*;
 use linchpin_core::Timestamp;
 
-/// Writes an event as a transaction of the store does: a change first, then the event.
+/// Writes an event like a transaction of the store: first a change, then the event.
 async fn leave(transaction: &mut sqlx::PgConnection, record: &str) -> i64 {
     sqlx::query("INSERT INTO records (id) VALUES ($1) ON CONFLICT DO NOTHING")
         .bind(record)
@@ -83,7 +83,7 @@ impl Fixture {
         had.fetch_one(self.store.pool()).await.expect("a consumer")
     }
 
-    /// Settles nothing, again and again, until the set is this one: other tests' transactions on
+    /// Settles no events repeatedly until the set has this value: transactions of other tests on
     /// the server may still be open.
     async fn comes_to(&self, consumer: &str, set: &str) {
         let end = tokio::time::Instant::now() + Duration::from_secs(20);
@@ -106,10 +106,10 @@ async fn what_commits_late_is_given_all_the_same() {
     let first = leave(&mut late, "late").await;
     let second = fixture.committed("soon").await;
     assert!(first < second, "numbers ascend");
-    // Nobody waits for the open transaction.
+    // Delivery does not wait for the open transaction.
     assert_eq!(fixture.waiting("a", &[], 9).await, [second]);
     assert!(fixture.waiting("a", &[second], 9).await.is_empty());
-    // However often it is settled: the hole stays open as long as somebody can fill it.
+    // Even if it is settled several times: the hole stays open as long as it can be filled.
     for _ in 0..5 {
         fixture.settle("a", &[second]).await;
         assert_eq!(
@@ -121,7 +121,7 @@ async fn what_commits_late_is_given_all_the_same() {
     fixture.settle("a", &[third]).await;
     late.commit().await.expect("committed");
     assert_eq!(fixture.waiting("a", &[], 9).await, [first]);
-    // Committed, but not had: closing a hole must not take it along.
+    // Committed, but not processed: closing holes must not include it.
     for _ in 0..5 {
         fixture.settle("a", &[]).await;
         assert_eq!(fixture.waiting("a", &[], 9).await, [first]);
@@ -162,7 +162,7 @@ async fn what_was_undone_leaves_no_hole() {
 #[tokio::test(flavor = "multi_thread")]
 async fn events_of_a_record_are_in_order_whoever_began_first() {
     let fixture = Fixture::new().await;
-    // It has an id before the other one begins, and changes the record after it.
+    // It gets an id before the other one begins, and changes the record after it.
     let mut early = fixture.begin().await;
     leave(&mut early, "other").await;
     let mut late = fixture.begin().await;
@@ -219,7 +219,7 @@ async fn one_process_delivers_and_the_next_goes_on() {
             .is_empty(),
         "another one delivers"
     );
-    // To the other consumer nobody delivers yet.
+    // No process delivers to the other consumer yet.
     assert_eq!(
         outbox.waiting("b", &[], 9).await.expect("an answer").len(),
         1
@@ -238,7 +238,7 @@ async fn one_process_delivers_and_the_next_goes_on() {
         tokio::time::sleep(Duration::from_millis(20)).await;
     };
     assert_eq!(taken.iter().map(|(seq, _)| *seq).collect::<Vec<_>>(), [two]);
-    // What was had was had, whoever says so.
+    // Processed events stay processed, whichever process reports them.
     outbox.settle("a", &[two]).await.expect("settled");
     other.close().await;
     assert!(outbox.waiting("a", &[], 9).await.is_err(), "it is closed");
@@ -283,7 +283,7 @@ async fn delivered_events_are_removed_when_all_have_had_them() {
         1
     );
     assert_eq!(fixture.waiting("b", &[], 9).await, all[2..]);
-    // A new consumer begins with what is written from now on.
+    // A new consumer starts with the events that are written from now on.
     outbox.open(&["a", "new"]).await.expect("opened again");
     assert!(fixture.waiting("new", &[], 9).await.is_empty());
     let four = fixture.committed("four").await;

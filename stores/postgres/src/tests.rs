@@ -1,4 +1,4 @@
-//! The store against the model, and what only it can get wrong.
+//! Compares the store with the model, and tests its own behavior.
 
 use super::*;
 use linchpin_conformance::{
@@ -41,7 +41,7 @@ async fn it_folds_as_the_framework_does() {
     let store = PostgresStore::open(PostgresOptions::new(server::fresh_url())).expect("opened");
     store.install(&[&THING]).await.expect("installed");
     let all: Vec<char> = ('\u{1}'..=char::MAX).collect();
-    // In parts: a statement has only so much time.
+    // In parts, because a statement has a time limit.
     for part in all.chunks(0x1_0000) {
         let part: String = part.iter().collect();
         let folded: String = sqlx::query_scalar("SELECT linchpin_fold($1)")
@@ -106,7 +106,7 @@ async fn a_full_lane_refuses_at_once() {
         (refused.code(), refused.retry_after_seconds()),
         (linchpin_core::Code::Unavailable, Some(1))
     );
-    // What may take long has connections of its own.
+    // Long reads have connections of their own.
     let scan = store
         .prepare(
             &THING,
@@ -168,7 +168,7 @@ async fn a_statement_that_takes_too_long_is_ended_by_the_server() {
         .expect_err("it waits for the lock");
     assert_eq!(refused.code(), linchpin_core::Code::Timeout, "{refused:?}");
     other.rollback().await.expect("undone");
-    // The connections go on, and what was ended has not happened.
+    // The connections still work, and the stopped statements changed nothing.
     assert_eq!(
         store
             .run(&exists, vec![Value::Text("k".to_owned())], Rows::count())
@@ -259,7 +259,7 @@ async fn what_an_index_covers_is_read_by_it_whatever_the_server_believes() {
             .batch_execute(&format!("PREPARE plan_{n}{kinds} AS {sql}"))
             .await
             .expect("prepared");
-        // A table of which nothing is known, and in which there is nothing.
+        // An empty table without statistics.
         let plan: Vec<String> = client
             .query(&format!("EXPLAIN EXECUTE plan_{n}{values}"), &[])
             .await
@@ -279,7 +279,7 @@ async fn what_an_index_covers_is_read_by_it_whatever_the_server_believes() {
     store.close().await;
 }
 
-/// How many statements on a table wait for somebody's lock.
+/// The number of statements on a table that wait for a lock.
 async fn waiting(store: &PostgresStore, table: &str) -> i64 {
     let held_up = "SELECT count(*) FROM pg_locks JOIN pg_class ON pg_class.oid = relation WHERE relname = $1 AND NOT granted";
     sqlx::query_scalar(held_up)
@@ -299,7 +299,7 @@ async fn one_caller_leaves_a_place_to_others() {
     (options.scans, options.in_flight) = (2, 8);
     let store = Arc::new(PostgresStore::open(options).expect("opened"));
     store.install(&[&THING, &OTHER]).await.expect("installed");
-    // No index covers the title.
+    // The title has no index.
     let endless = store
         .prepare(
             &THING,
@@ -337,7 +337,7 @@ async fn one_caller_leaves_a_place_to_others() {
     let greedy: Vec<_> = (0..3)
         .map(|_| tokio::spawn(read(&endless, "greedy")))
         .collect();
-    // One of them runs, the others wait for it; their caller has no more to wait with.
+    // One of them runs, and the others wait for it; their caller has no further slots.
     while waiting(&store, "conformance_things").await == 0 || store.places.queue_left() > 6 {
         tokio::task::yield_now().await;
     }
@@ -348,8 +348,8 @@ async fn one_caller_leaves_a_place_to_others() {
         Err(linchpin_core::Code::Unavailable)
     );
     assert_eq!(read(&brief, "modest").await, Ok(0));
-    // Who goes away takes the statement along, and the place is free although nobody has let go of
-    // the table.
+    // If the caller stops waiting, its statement is canceled, and the slot is free although the
+    // table is still locked.
     for read in &greedy {
         read.abort();
     }
@@ -400,7 +400,7 @@ async fn a_short_read_waits_for_no_long_ones() {
                 .map_err(|e| e.code())
         }
     };
-    // The connections for tries are made with the first one.
+    // The connections for attempts are opened with the first one.
     assert_eq!(read(&brief, "modest").await, Ok(0));
     while store.brief.connected() < 2 {
         tokio::task::yield_now().await;
@@ -417,11 +417,11 @@ async fn a_short_read_waits_for_no_long_ones() {
     while waiting(&store, "conformance_things").await < 2 || store.places.callers() < 2 {
         tokio::task::yield_now().await;
     }
-    // Both of their connections are taken, for as long as somebody holds the table.
+    // Both of their connections are in use as long as the table is locked.
     for _ in 0..20 {
         assert_eq!(read(&brief, "modest").await, Ok(0));
     }
-    // Once by each of the two, whose experience may be one: there are only so many cells.
+    // One attempt by each of the two callers, or one in total if they share a cell.
     assert_eq!(
         Native::of(&endless).expect("of this store").tries.missed(),
         2
@@ -474,7 +474,7 @@ async fn who_leaves_a_try_leaves_its_place_when_the_server_is_through() {
     }
     asked.abort();
     assert!(asked.await.is_err());
-    // The server ends a try after a moment, and only then the place is free.
+    // The server stops an attempt after a short time, and only then the slot is free.
     let held = store.brief.callers();
     let waits = waiting(&store, "conformance_things").await;
     assert!(
@@ -490,7 +490,7 @@ async fn who_leaves_a_try_leaves_its_place_when_the_server_is_through() {
     store.close().await;
 }
 
-/// The number that tells callers apart.
+/// The id of a caller.
 fn caller(name: &str) -> Option<std::num::NonZeroU64> {
     let number = name
         .bytes()

@@ -1,5 +1,5 @@
-//! What the world does to a file: it vanishes, its disk is full, others lock it and write into it
-//! what we never would.
+//! Faults around a file: it disappears, its disk is full, other processes lock it or write invalid
+//! data into it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -33,7 +33,7 @@ fn refusal(outcome: Result<Rows>) -> (Code, String) {
     )
 }
 
-/// Puts a record.
+/// Inserts a record.
 async fn insert(store: &SqliteStore, id: &str) -> Result<Rows> {
     let insert = store.prepare(&THING, Plan::Insert)?;
     store.run(&insert, thing(id, id), Rows::count()).await
@@ -61,7 +61,7 @@ async fn a_file_that_vanishes_refuses_writes_and_still_answers_reads() {
         store.install(&[&THING]).await.expect("installed");
         insert(&store, "before").await.expect("stored");
         assert!(is_there(&store, "before").await.expect("an answer"));
-        // Under load: whoever is told that it is stored was stored before the file went.
+        // Under load: every write that was reported as done was done before the file disappeared.
         let writers: Vec<_> = (0..4)
             .map(|w| {
                 let store = Arc::clone(&store);
@@ -100,7 +100,7 @@ async fn a_file_that_vanishes_refuses_writes_and_still_answers_reads() {
     }
 }
 
-/// A store whose file may have this many pages.
+/// A store whose file is limited to this number of pages.
 async fn small(folder: &tempfile::TempDir, pages: u32) -> SqliteStore {
     let options = SqliteOptions::new(path(folder));
     let connection = file::open(&options.path, options.durability).expect("a fresh file opens");
@@ -123,7 +123,7 @@ async fn a_full_disk_refuses_writes_and_nothing_is_lost() {
         values[2] = Value::Text("x".repeat(2000));
         values
     };
-    // In groups and alone, until there is no more room.
+    // In groups and alone, until the file is full.
     let mut stored = Vec::new();
     let mut refused = 0;
     for round in 0..20 {
@@ -148,7 +148,7 @@ async fn a_full_disk_refuses_writes_and_nothing_is_lost() {
         "{refused} refused, {} stored",
         stored.len()
     );
-    // A group needs more room than a write alone, which may still fit.
+    // A group needs more room than a single write, which may still fit.
     let mut alone = 0;
     let (code, cause) = loop {
         let id = format!("alone-{alone}");
@@ -162,7 +162,7 @@ async fn a_full_disk_refuses_writes_and_nothing_is_lost() {
         code == Code::Unavailable && cause.contains("full"),
         "{cause}"
     );
-    // Reads go on, and what was refused is not there.
+    // Reads still work, and refused writes are not stored.
     for id in &stored {
         assert!(is_there(&store, id).await.expect("reads go on"), "{id}");
     }
@@ -171,7 +171,7 @@ async fn a_full_disk_refuses_writes_and_nothing_is_lost() {
             .await
             .expect("reads go on")
     );
-    // Room again, and all goes on.
+    // There is room again, and all writes work.
     let delete = store
         .prepare(
             &THING,
@@ -209,13 +209,13 @@ async fn a_full_disk_refuses_writes_and_nothing_is_lost() {
     );
 }
 
-/// Whether a writer that waits for the lock may give up: set once all writes of a round are in the
+/// Whether a writer that waits for the lock may give up: set after all writes of a round are in the
 /// queue.
 static ENQUEUED: AtomicBool = AtomicBool::new(false);
-/// How often it has given up.
+/// The number of times it gave up.
 static GIVEN_UP: AtomicUsize = AtomicUsize::new(0);
 
-/// SQLite asks this each time the lock is taken; `false` gives up.
+/// SQLite calls this while the lock is held elsewhere; `false` gives up.
 fn patient(_: i32) -> bool {
     std::thread::sleep(Duration::from_millis(1));
     if ENQUEUED.load(Ordering::SeqCst) {
@@ -252,7 +252,7 @@ async fn a_lock_held_elsewhere_is_waited_for_once() {
                 "{cause}"
             );
         }
-        // A thousand writes are four groups and more; they do not wait one after the other.
+        // A thousand writes are at least four groups; the groups do not wait one after the other.
         assert_eq!(
             GIVEN_UP.load(Ordering::SeqCst) - before,
             1,
@@ -266,7 +266,7 @@ async fn a_lock_held_elsewhere_is_waited_for_once() {
             .await
             .expect("the lock is free");
     }
-    // One that is given back in time goes unnoticed.
+    // A lock that is released in time causes no error.
     other.execute_batch("BEGIN IMMEDIATE").expect("the lock");
     let reply = store.run(&put, thing("patient", "patient"), Rows::count());
     tokio::time::sleep(Duration::from_millis(50)).await;
@@ -382,7 +382,7 @@ async fn values_that_could_not_have_been_written_here_are_an_error() {
                 "{column} {value}: {cause}"
             );
         }
-        // The others are as they were.
+        // The other records are unchanged.
         let good = store
             .run(&get, vec![text("good")], Rows::json(&json))
             .await
@@ -405,7 +405,7 @@ async fn a_damaged_file_is_an_error() {
     }
     store.close().await;
     let mut bytes = std::fs::read(path(&folder)).expect("bytes");
-    // All but the first page, which holds the schema.
+    // All but the first page, which contains the schema.
     bytes[4096..].fill(0xa5);
     std::fs::write(path(&folder), &bytes).expect("written");
     let store = open(&folder);

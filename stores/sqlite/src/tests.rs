@@ -1,4 +1,4 @@
-//! The embedded store against the model, and what only it can get wrong.
+//! Compares the embedded store with the model, and tests its own behavior.
 
 use std::sync::Arc;
 
@@ -139,8 +139,8 @@ async fn a_full_queue_refuses_at_once() {
     let store = SqliteStore::open(options).expect("a fresh file opens");
     store.install(&[&THING]).await.expect("installed");
     let insert = store.prepare(&THING, Plan::Insert).expect("a plan");
-    // Another process holds the lock, so the writer waits with what it has taken, a group at most,
-    // and the queue fills.
+    // Another process holds the lock, so the writer waits with its current group, and the queue
+    // fills.
     let other = rusqlite::Connection::open(folder.path().join("test.db")).expect("the file");
     other.execute_batch("BEGIN IMMEDIATE").expect("the lock");
     let mut taken = Vec::new();
@@ -180,7 +180,7 @@ async fn long_reads_wait_in_a_bounded_queue() {
         .run(&insert, thing("k", "s"), Rows::count())
         .await
         .expect("stored");
-    // No index covers the title.
+    // The title has no index.
     let scan = scan(&store);
     let by_key = store
         .prepare(
@@ -215,7 +215,7 @@ async fn long_reads_wait_in_a_bounded_queue() {
         panic!("not inline")
     };
     assert_eq!(found.map(|r| r.count).ok(), Some(1));
-    // A caller that leaves gives its place in the queue back.
+    // A caller that stops waiting releases its entry in the queue.
     let mut waiting = waiting.into_iter();
     let (left, stays) = (
         waiting.next().expect("one"),
@@ -230,7 +230,8 @@ async fn long_reads_wait_in_a_bounded_queue() {
     store.close().await;
 }
 
-/// A read without an index that is not begun on the caller's thread, though the table is small.
+/// A read without an index, without a short attempt on the caller's thread, although the table is
+/// small.
 fn scan(store: &SqliteStore) -> Arc<Statement> {
     let scan = store
         .prepare(
@@ -244,7 +245,7 @@ fn scan(store: &SqliteStore) -> Arc<Statement> {
     scan
 }
 
-/// A read that would take minutes: every record joined with every other one, several times.
+/// A read that would take minutes: a join of every record with every other one, several times.
 fn endless() -> Arc<Statement> {
     let native = Native {
         sql: "WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i < 1000000000) SELECT count(*) FROM n".into(),
@@ -282,8 +283,8 @@ async fn a_long_read_ends_with_its_caller() {
                 .is_err(),
             "it ended by itself"
         );
-        // Its place is free again: the only one, so a read that was not stopped would have this one
-        // refused.
+        // Its slot is free again. It is the only slot, so this read would be refused if the other
+        // one were still running.
         let scan = scan(&store);
         let found = store
             .run(&scan, vec![Value::Text("x".to_owned())], Rows::count())
@@ -319,7 +320,7 @@ async fn one_caller_leaves_a_place_to_others() {
             "it ended by itself"
         );
     }
-    // One place and a queue of two are the caller's own: that is full, and the other place is free.
+    // The caller has one slot and a queue of two: both are full, and the other slot is free.
     assert_eq!(
         read("greedy").await.map_err(|e| e.code()).map(|r| r.count),
         Err(linchpin_core::Code::Unavailable)
@@ -377,7 +378,8 @@ async fn a_scan_of_few_records_is_read_inline() {
             inserted.await.expect("inserted");
         }
     }
-    // Given up, and answered all the same; not begun here for a while, and then once more.
+    // The attempt was stopped, and the read still answered; no attempt for a while, and then
+    // another one.
     let mut begun = Vec::new();
     for n in 0..60 {
         let tries = &native(&scan).expect("of this store").tries;
@@ -390,7 +392,7 @@ async fn a_scan_of_few_records_is_read_inline() {
         }
     }
     assert_eq!(begun, [0, 17, 50]);
-    // Whatever was begun here has left the connection as it was.
+    // Attempts have left the connection unchanged.
     let long = store
         .prepare(
             &THING,
@@ -467,7 +469,7 @@ async fn closing_refuses_what_comes_and_ends_what_was_accepted() {
         .expect("a plan");
     let scan = scan(&store);
     let text = |t: &str| vec![Value::Text(t.to_owned())];
-    // Accepted and not yet done, with the store closed from two sides meanwhile.
+    // Accepted but not done yet, while two callers close the store.
     let writes: Vec<_> = (0..600)
         .map(|i| {
             store.run(
@@ -488,7 +490,7 @@ async fn closing_refuses_what_comes_and_ends_what_was_accepted() {
     one.await.expect("closed");
     two.await.expect("closed");
     store.close().await;
-    // Nothing is left outside the file.
+    // Nothing is left outside of the database file.
     let log = std::fs::metadata(folder.path().join("test.db-wal")).map_or(0, |m| m.len());
     assert_eq!(log, 0, "the log was not written back");
     for (statement, args) in [
@@ -510,7 +512,7 @@ async fn closing_refuses_what_comes_and_ends_what_was_accepted() {
     assert_eq!(count, 600);
 }
 
-/// The number that tells callers apart.
+/// The id of a caller.
 fn caller(name: &str) -> Option<std::num::NonZeroU64> {
     let number = name
         .bytes()

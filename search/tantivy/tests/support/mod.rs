@@ -1,4 +1,4 @@
-//! An app with an index in a folder, and a small client.
+//! An app with an index in a directory, and a small client.
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -59,7 +59,7 @@ pub static SHELF: Package = package!(
     ]
 );
 
-/// A caller belongs to the team that the request names.
+/// Authentication of a caller whose team is named in the request.
 struct TeamAuth;
 
 impl ActorResolver for TeamAuth {
@@ -111,7 +111,7 @@ pub async fn start(folder: &Path) -> Library {
     Library::of(try_start(folder, "test.db").await.unwrap())
 }
 
-/// With an index that nothing outlives.
+/// Starts the app with an index in memory.
 pub async fn start_in_memory(folder: &Path) -> Library {
     Library::of(
         app(folder, "test.db")
@@ -122,7 +122,7 @@ pub async fn start_in_memory(folder: &Path) -> Library {
     )
 }
 
-/// Waits until something holds.
+/// Waits until a condition is true.
 pub async fn eventually(holds: impl AsyncFn() -> bool) {
     let waited = tokio::time::timeout(Duration::from_mins(1), async {
         while !holds().await {
@@ -182,7 +182,7 @@ impl Library {
         assert_eq!(status, 201, "{answer}");
     }
 
-    /// Many at once.
+    /// Creates many articles at once.
     pub async fn articles(&self, count: usize) {
         let articles = self.running.adapter::<Article>().unwrap();
         let cx = Cx::system("a test");
@@ -233,7 +233,7 @@ impl Library {
         self.find(q).await.len()
     }
 
-    /// Waits until so many records of an entity are in its index, whatever they hold.
+    /// Waits until the index has this number of records of an entity.
     pub async fn indexed(&self, entity: &str, count: usize) {
         assert_eq!(entity, "articles");
         eventually(async || {
@@ -356,7 +356,7 @@ async fn writes_until_it_is_killed() {
     }
 }
 
-/// How many articles there are.
+/// The number of articles in the store.
 pub fn stored(folder: &Path) -> i64 {
     let file = rusqlite::Connection::open_with_flags(
         folder.join("test.db"),
@@ -364,7 +364,7 @@ pub fn stored(folder: &Path) -> i64 {
     );
     let count =
         file.and_then(|file| file.query_row("SELECT count(*) FROM articles", [], |row| row.get(0)));
-    // Before the first start there is nothing to count.
+    // Before the first start the table does not exist.
     count.unwrap_or(0)
 }
 

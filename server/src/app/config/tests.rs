@@ -1,4 +1,4 @@
-//! Mistakes, all of them at once; and no secret in print.
+//! All mistakes are reported together, and no secret is printed.
 
 use super::*;
 

@@ -1,10 +1,10 @@
-//! What a declared index is for uses it.
+//! Reads that a declared index is intended for use that index.
 
 use super::*;
 
-/// The reads that a declared index or unique is for: equality on its leading fields, in the order
-/// of the next one, with or without a range on it, from the start and from positions, nulls
-/// included.
+/// The reads that a declared index or unique is intended for: equality on its leading fields, in
+/// the order of the next one, with or without a range on it, from the start and from positions,
+/// including nulls.
 fn intended(entity: &EntityDesc, of: i64) -> Vec<Call> {
     let mut indexes: Vec<Vec<SortDesc>> = layout::indexes(entity)
         .into_iter()
@@ -22,8 +22,8 @@ fn intended(entity: &EntityDesc, of: i64) -> Vec<Call> {
             if rest.last().is_none_or(|last| last.field != ID) {
                 continue;
             }
-            // The list route sorts by one field and the key, in either direction; several fields
-            // keep or turn all of theirs.
+            // The list route sorts by one field and the key, in either direction; with several
+            // fields, all keep or all reverse their directions.
             let ways: Vec<Vec<Order>> = [false, true]
                 .into_iter()
                 .map(|turned| {
@@ -53,7 +53,7 @@ fn intended(entity: &EntityDesc, of: i64) -> Vec<Call> {
                         .iter()
                         .map(|op| (next.field, *op, other(entity, next.field, of)));
                     let all: Vec<_> = equal.iter().cloned().chain(bounds).collect();
-                    // A range leaves no nulls, so no page ends at one.
+                    // A range excludes nulls, so no page ends at a null.
                     let from = positions(entity, &order, of).into_iter().filter(|at| {
                         range.is_empty() || at.as_ref().is_none_or(|k| !k[0].is_null())
                     });
@@ -89,7 +89,7 @@ fn intended(entity: &EntityDesc, of: i64) -> Vec<Call> {
             }
         }
     }
-    // Lookups: one record by each unique and the key, and by any leading fields of an index.
+    // Lookups: one record by each unique and by the key, and by any leading fields of an index.
     let leading = entity
         .indexes
         .iter()
@@ -141,8 +141,8 @@ async fn what_an_index_is_for_uses_it() {
         for (plan, args) in intended(entity, 10) {
             let native = render(entity, &plan).expect("a plan");
             let path = explain(&connection, &native);
-            // A first page without conditions walks along its index, or the table itself, until its
-            // limit; all else seeks.
+            // A first page without conditions scans its index, or the table itself, up to its
+            // limit; all other reads seek.
             let first = matches!(&plan, Plan::Select { filter, after: None, .. } if *filter == Filter::TRUE);
             let scans = path
                 .lines()

@@ -1,10 +1,10 @@
-//! What runs on the caller's thread: it is short, it answers what the memory store does, and
-//! nothing that may scan is among it.
+//! Reads on the caller's thread: they are short, they return the same as the memory store, and none
+//! of them may scan.
 
 use super::*;
 use linchpin_sql::access::conjuncts;
 
-/// A page of three takes some 200 steps; passing over this many records takes at least 3,000.
+/// A page of three takes about 200 steps; a scan over this number of records takes at least 3,000.
 const RECORDS: i64 = 1500;
 const MOST_STEPS: i32 = 600;
 
@@ -20,7 +20,7 @@ async fn inline_reads_are_short(entity: &'static EntityDesc) {
         filled(entity, spread, RECORDS, &[&store]).await;
         for analyzed in [false, true] {
             if analyzed {
-                // What it finds here makes some indexes look useless.
+                // These statistics make some indexes look useless.
                 sqlx::query("ANALYZE")
                     .execute(store.pool())
                     .await
@@ -34,7 +34,8 @@ async fn inline_reads_are_short(entity: &'static EntityDesc) {
                 .filter(|(_, native)| inline(native))
             {
                 let (steps, sorts) = cost(&connection, native, args);
-                // What answers one record may be told to sort it, and so may what can answer none.
+                // A sort is allowed for a read of at most one record, and for a read that can match
+                // nothing.
                 let sorted = sorts > 0
                     && matches!(native.runs, Runs::Limited(_))
                     && !native.sql.contains(" AND 0");
@@ -101,7 +102,7 @@ async fn pages_from_any_position_agree_with_the_memory_store() {
     }
 }
 
-/// Which reads must not run on the caller's thread.
+/// Reads that must not run on the caller's thread.
 #[test]
 fn what_may_scan_runs_apart() {
     let eq = |field| Filter::eq_arg(field, 0);

@@ -1,12 +1,12 @@
-//! A large table, without a clock: what is counted is the steps that SQLite's machine takes.
+//! A large table, without time measurements: the tests count the steps of SQLite's virtual machine.
 
 use super::*;
 
-/// Records, at 25 a page: 4,000 pages.
+/// The number of records; at 25 records a page these are 4,000 pages.
 const MANY: i64 = 100_000;
 const PAGE: i64 = 25;
 
-/// Fills a table in one transaction: through the store, that many take long.
+/// Fills a table in one transaction, because that is faster than through the store.
 fn fill(folder: &tempfile::TempDir, entity: &'static EntityDesc, spread: Spread) {
     let mut connection = Connection::open(folder.path().join("test.db")).expect("the file");
     let insert = render(entity, &Plan::Insert).expect("a plan");
@@ -56,7 +56,7 @@ async fn page_4000_reads_as_much_as_page_1() {
         let first = render(&TEXT_KEY, &page(None)).expect("a plan");
         let deep =
             render(&TEXT_KEY, &page(Some(After::Keys(vec![Some(0), Some(1)])))).expect("a plan");
-        // One more than the page, as lists read it.
+        // One record more than the page, as lists read it.
         let at = |n: i64| {
             vec![
                 record(&TEXT_KEY, Spread::Rising, n, MANY)[CREATED].clone(),
@@ -64,14 +64,14 @@ async fn page_4000_reads_as_much_as_page_1() {
                 Value::Int(PAGE + 1),
             ]
         };
-        // 26 records of 9 columns, and for each the comparison with the position once more.
+        // 26 records of 9 columns, and one more comparison with the position for each.
         let (base, _) = cost(&connection, &first, &at(0));
         assert!(
             (26 * 9..26 * 15).contains(&base),
             "{base} steps on the first page"
         );
         for number in [2, 200, 2000, 3999] {
-            // The last record of the page before.
+            // The last record of the previous page.
             let seen = (number - 1) * PAGE;
             let last = if desc { MANY - seen } else { seen - 1 };
             let (steps, sorts) = cost(&connection, &deep, &at(last));
@@ -80,7 +80,7 @@ async fn page_4000_reads_as_much_as_page_1() {
                 "{steps} steps on page {number}, {base} on the first"
             );
         }
-        // The last one has no record more than it answers.
+        // The last page has no additional record to read.
         let (steps, sorts) = cost(
             &connection,
             &deep,
@@ -127,7 +127,7 @@ async fn the_first_of_each_value_are_all_that_is_read() {
                 && !path.contains(&format!("SCAN {}", TEXT_KEY.storage_name)),
             "{path}"
         );
-        // 20,000 records of each value, of which 4 are wanted.
+        // 20,000 records for each value; the read wants 4 of them.
         let args = [
             Value::Strings(vec!["o1".to_owned(), "o3".to_owned(), "none".to_owned()]),
             Value::Int(4),

@@ -1,6 +1,6 @@
 //! Compares the results of `linchpin_sql::access` with SQLite.
 //!
-//! A statement on the caller's thread reads no more rows than it returns, also on unfavourable
+//! A statement on the caller's thread reads no more rows than it returns, even on unfavorable
 //! tables. Each kind of page returns the same records as the memory store.
 
 use rusqlite::{Connection, StatementStatus};
@@ -33,7 +33,7 @@ const STATUS_FIELD: usize = 4;
 const CATEGORY: usize = 5;
 const SCORE: usize = 6;
 const CREATED: usize = 7;
-/// No index holds it.
+/// A field without an index.
 const TITLE: usize = 8;
 
 static FIELDS: [FieldDesc; 9] = [
@@ -100,7 +100,7 @@ static INDEXES: [IndexDesc; 6] = [
             desc: true,
         }],
     },
-    // Turns, with nulls behind the first key.
+    // Mixed directions, with nulls after the first key.
     IndexDesc {
         fields: &[
             SortDesc {
@@ -157,14 +157,15 @@ fn key(entity: &EntityDesc, n: i64) -> Value {
     }
 }
 
-/// How the values of a table are spread.
+/// The distribution of the values of a table.
 #[derive(Clone, Copy, Debug)]
 enum Spread {
     /// Few values each, mixed.
     Mixed,
-    /// One value each: every condition that does not lead an index is one too many.
+    /// One value for all records: a condition on any field but the first of an index excludes
+    /// nothing.
     Same,
-    /// Null where that may be.
+    /// Null in every optional field.
     Null,
     /// Each value once, in the order of the key.
     Rising,
@@ -177,7 +178,7 @@ fn record(entity: &EntityDesc, spread: Spread, n: i64, of: i64) -> Vec<Value> {
     let few = |wanted: i64| match spread {
         Spread::Mixed => mixed % wanted,
         Spread::Same | Spread::Null => wanted / 2,
-        // Lower to higher, around the middle that the conditions ask for.
+        // Ascending, around the middle value of the conditions.
         Spread::Rising => n * wanted / of,
     };
     let maybe = |value: Value| match spread {
@@ -198,7 +199,8 @@ fn record(entity: &EntityDesc, spread: Spread, n: i64, of: i64) -> Vec<Value> {
     ]
 }
 
-/// A middle value of a field: records lie on both sides of it and, but for keys, many have it.
+/// A middle value of a field: there are records on both sides of it and, except for keys, many with
+/// it.
 fn middle(entity: &EntityDesc, field: usize, of: i64) -> Value {
     match field {
         ID => key(entity, of / 2),
@@ -213,7 +215,7 @@ fn middle(entity: &EntityDesc, field: usize, of: i64) -> Value {
     }
 }
 
-/// The next value up, for positions and bounds that do not meet.
+/// The next greater value, for positions and bounds that differ.
 fn other(entity: &EntityDesc, field: usize, of: i64) -> Value {
     match field {
         ID => key(entity, of / 2 + 1),
@@ -271,7 +273,7 @@ fn orders(entity: &EntityDesc) -> Vec<Vec<Order>> {
     let both = sortable
         .into_iter()
         .flat_map(|field| [vec![(field, false)], vec![(field, true)]]);
-    // Of several fields: as an index has them, and as none has.
+    // Orders by several fields: with an index, and without.
     let several = [
         vec![(SCORE, true), (CATEGORY, false)],
         vec![(STATUS_FIELD, true), (SCORE, false), (CATEGORY, true)],
@@ -297,7 +299,7 @@ fn orders(entity: &EntityDesc) -> Vec<Vec<Order>> {
         .collect()
 }
 
-/// Where pages begin: at the first record, behind a middle one, behind one elsewhere, and behind a
+/// The starts of pages: at the first record, after a middle one, after one elsewhere, and after a
 /// null in each key.
 fn positions(entity: &EntityDesc, order: &[Order], of: i64) -> Vec<Option<Vec<Value>>> {
     let behind = |at: usize, value: Value| {
@@ -319,7 +321,7 @@ fn positions(entity: &EntityDesc, order: &[Order], of: i64) -> Vec<Option<Vec<Va
     all
 }
 
-/// Every read of up to two conditions, in every order, from every position; `Exists` besides.
+/// Every read with up to two conditions, in every order, from every position; and `Exists`.
 fn calls(entity: &EntityDesc, of: i64, limit: i64) -> Vec<Call> {
     let conditions = conditions(entity, of);
     let mut sets: Vec<Vec<&(usize, Op, Value)>> = vec![Vec::new()];
@@ -396,7 +398,8 @@ fn connect(folder: &tempfile::TempDir) -> Connection {
     reader::connect(&folder.path().join("test.db"), super::BUSY).expect("a connection")
 }
 
-/// Runs a statement to its end; the steps of SQLite's machine and the sorts it took.
+/// Runs a statement to its end; returns the steps of SQLite's virtual machine and the number of
+/// sorts.
 fn cost(connection: &Connection, native: &Native, args: &[Value]) -> (i32, i32) {
     let mut statement = connection.prepare_cached(&native.sql).expect("a statement");
     for status in [

@@ -1,12 +1,11 @@
-//! Reading the texts SQLite keeps of its objects, as far as comparing them needs.
+//! Parses the SQL texts that SQLite stores of its objects, as far as needed for a comparison.
 
-/// A word of SQL.
+/// A token of SQL.
 #[derive(Clone, Debug)]
 pub(super) enum Token {
-    /// A keyword or a name. SQLite does not tell upper from lower case in either, nor whether a
-    /// name is quoted.
+    /// A keyword or a name. SQLite ignores case and quoting in both.
     Word { text: String, quoted: bool },
-    /// A text literal; every letter counts.
+    /// A text literal; every character counts.
     Text(String),
     /// Anything else.
     Symbol(char),
@@ -29,7 +28,7 @@ impl Token {
         matches!(self, Self::Word { text, quoted: false } if text.eq_ignore_ascii_case(keyword))
     }
 
-    /// A name or keyword as it is written.
+    /// A name or keyword in its original form.
     pub(super) fn word(&self) -> Option<&str> {
         match self {
             Self::Word { text, .. } => Some(text),
@@ -38,14 +37,14 @@ impl Token {
     }
 }
 
-/// Where a token stands.
+/// The position of a token.
 pub(super) struct Placed {
     pub(super) token: Token,
     pub(super) from: usize,
     pub(super) to: usize,
 }
 
-/// The tokens of a text, without blanks and comments.
+/// The tokens of a text, without white space and comments.
 pub(super) fn tokens(sql: &str) -> Vec<Placed> {
     let mut found = Vec::new();
     let mut at = 0;
@@ -91,8 +90,7 @@ fn is_word(c: char) -> bool {
     c.is_alphanumeric() || c == '_' || c == '$' || !c.is_ascii() && !c.is_whitespace()
 }
 
-/// The text between quotes, and how much the quotes hold with them; a doubled quote stands for
-/// itself.
+/// The text between quotes, and the length including the quotes; a doubled quote is one quote.
 fn quoted(rest: &str, end: char) -> (String, usize) {
     let mut text = String::new();
     let mut chars = rest.char_indices().skip(1).peekable();
@@ -114,18 +112,18 @@ pub(super) struct Definition {
     /// The column's name; `None` for a constraint of the table.
     pub(super) column: Option<String>,
     tokens: Vec<Token>,
-    /// As it is written, with single blanks.
+    /// The original text, with single spaces.
     pub(super) text: String,
 }
 
 impl Definition {
-    /// Whether both say the same, names aside.
+    /// Whether both have the same meaning, without their names.
     pub(super) fn agrees(&self, other: &Self) -> bool {
         self.tokens[1..] == other.tokens[1..] || self.meaning() == other.meaning()
     }
 
-    /// Without `column IS NULL OR`, which the check of JSON lacks in tables of earlier versions: of
-    /// a null it says the same.
+    /// The tokens without `column IS NULL OR`, which the JSON check lacks in tables of earlier
+    /// versions: it makes no difference for a null.
     fn meaning(&self) -> Vec<&Token> {
         let mut tokens: Vec<&Token> = self.tokens.iter().skip(1).collect();
         if let Some(at) = tokens
@@ -150,7 +148,7 @@ pub(super) struct TableText {
     pub(super) options_text: String,
 }
 
-/// Takes a `CREATE TABLE` apart; `None` when it is something else, such as a virtual table.
+/// Parses a `CREATE TABLE`; `None` if it is another statement, such as a virtual table.
 pub(super) fn table(sql: &str) -> Option<TableText> {
     let all = tokens(sql);
     let open = all.iter().position(|p| p.token == Token::Symbol('('))?;
@@ -204,7 +202,7 @@ pub(super) fn table(sql: &str) -> Option<TableText> {
     })
 }
 
-/// Whether two `CREATE INDEX` say the same, whatever the index is called.
+/// Whether two `CREATE INDEX` have the same meaning, without the names of the indexes.
 pub(super) fn same_index(a: &str, b: &str) -> bool {
     let meaning = |sql: &str| {
         let mut tokens: Vec<Token> = tokens(sql)
@@ -225,7 +223,7 @@ pub(super) fn is_unique(sql: &str) -> bool {
     tokens(sql).get(1).is_some_and(|p| p.token.is("UNIQUE"))
 }
 
-/// One blank between words.
+/// Replaces white space by single spaces.
 pub(super) fn normal(sql: &str) -> String {
     sql.split_whitespace().collect::<Vec<_>>().join(" ")
 }

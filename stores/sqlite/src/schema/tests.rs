@@ -1,5 +1,5 @@
-//! Every way in which a file can differ from what is declared is refused, in words that name it,
-//! and changes nothing.
+//! Every difference between a file and the declarations is refused with a message that names it,
+//! and nothing is changed.
 
 use std::path::{Path, PathBuf};
 
@@ -10,7 +10,7 @@ use crate::{SqliteOptions, SqliteStore};
 use linchpin_conformance::THING;
 use linchpin_core::store::Store;
 
-/// The statements of a file that fits.
+/// The statements of a valid file.
 fn ddl() -> Vec<String> {
     let declared = declare(&THING);
     std::iter::once(declared.table)
@@ -31,7 +31,7 @@ fn file(folder: &tempfile::TempDir) -> PathBuf {
     folder.path().join("test.db")
 }
 
-/// Installs on a file made by these statements and returns what the error says; the file must not
+/// Installs on a file made by these statements and returns the error message; the file must not
 /// change.
 async fn refusal(entity: &'static EntityDesc, statements: &[String]) -> String {
     let folder = tempfile::tempdir().expect("a folder");
@@ -45,7 +45,7 @@ async fn refusal(entity: &'static EntityDesc, statements: &[String]) -> String {
     outcome.expect_err("a difference").message().to_owned()
 }
 
-/// `ddl()` with a text replaced, which must be there.
+/// `ddl()` with a text replaced, which must exist.
 fn with(from: &str, to: &str) -> Vec<String> {
     let all = ddl();
     assert!(
@@ -308,7 +308,7 @@ async fn what_says_the_same_fits() {
     let folder = tempfile::tempdir().expect("a folder");
     let mut statements: Vec<String> = ddl().into_iter().map(tidy).collect();
     statements[0] = statements[0].replacen("id text", "-- the key, (unique)\n id /* , */ text", 1);
-    // For speed, by hand; and things of somebody else's.
+    // An index added by hand for speed, and objects of another application.
     statements
         .push("CREATE INDEX fast ON conformance_things (lower(slug)) WHERE rank > 3".to_owned());
     statements.push("CREATE TABLE notes (a, b UNIQUE)".to_owned());
@@ -397,7 +397,7 @@ async fn what_is_no_database_is_refused() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_newer_format_is_refused() {
-    // Bytes 18 and 19 of the header: the versions needed to write and to read. Byte 47: the format
+    // Bytes 18 and 19 of the header: the versions needed for writes and reads. Byte 47: the format
     // of the schema.
     for (at, value, expected) in [
         (18, 3, "newer format that may only be read"),
@@ -427,7 +427,7 @@ async fn a_read_only_file_is_refused() {
         .permissions();
     permissions.set_readonly(true);
     std::fs::set_permissions(file(&folder), permissions).expect("set");
-    // Whoever is root may write all the same; then there is nothing to refuse.
+    // The root user can write to a read-only file; then there is nothing to refuse.
     if std::fs::OpenOptions::new()
         .append(true)
         .open(file(&folder))
@@ -458,7 +458,7 @@ fn tokens_are_told_apart() {
             && !same("'it''s'", "'its'")
             && !same("x", "x COLLATE NOCASE")
     );
-    // Whatever is in the file, reading it ends.
+    // Parsing ends for any text in the file.
     for odd in [
         "",
         "CREATE",
