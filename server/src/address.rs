@@ -1,8 +1,8 @@
-//! Who calls, as far as an address tells.
+//! Client identity by IP address.
 
 use std::net::{IpAddr, Ipv6Addr};
 
-/// Who an address stands for: whoever has one of IPv6 has the 2^64 beside it as well.
+/// The address that identifies a client: an IPv6 client has a whole /64, so only that part counts.
 pub(crate) fn one_client(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) if !address.is_loopback() => {

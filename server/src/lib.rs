@@ -1,6 +1,6 @@
 //! The server of Linchpin: executors of operations, HTTP, the OpenAPI document, events and the app.
 //!
-//! Apps and plugins name the crate `linchpin`, which re-exports what they need from here.
+//! Apps and plugins use the crate `linchpin`, which re-exports what they need from here.
 
 mod address;
 mod app;
@@ -25,8 +25,8 @@ pub use app::{
     App, Command, Config, Durability, Environment, MiddlewareCx, Plugin, PostCx, Postgres,
     Registrar, Route, RoutesCx, Running, SigningSecret,
 };
-/// The axum that handlers of `#[route]` and routers of plugins are written for, so that versions
-/// always agree.
+/// The axum version for handlers of `#[route]` and routers of plugins, so that versions always
+/// agree.
 pub use axum;
 pub use cx::Cx;
 pub use event::{
@@ -44,5 +44,5 @@ pub(crate) use linchpin_core::{json, suggest};
 pub use permission::{AccessRequest, Decision, Evaluator, RankRequest};
 pub use resource::{Adapter, Adapters, ResultFuture};
 
-// Expansions name `::linchpin`; the server declares entities of its own.
+// Macro expansions use `::linchpin`; the server declares entities of its own.
 extern crate self as linchpin;

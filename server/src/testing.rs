@@ -1,5 +1,4 @@
-//! Calls to an app from within its process: what tests of an app need, without sockets and with the
-//! same answers.
+//! In-process calls to an app, for tests: no sockets are needed, and the responses are the same.
 //!
 //! ```
 //! use linchpin::prelude::*;
@@ -43,8 +42,8 @@ use tower_service::Service as _;
 use crate::http::HttpService;
 use crate::{Error, Result, Running};
 
-/// Calls an app as a client does, from within its process. Cheap to clone; each caller of a test is
-/// one.
+/// A test client that calls an app from within its process. It is cheap to clone; use one client
+/// per caller.
 #[derive(Clone, Debug)]
 pub struct Client {
     service: HttpService,
@@ -52,7 +51,7 @@ pub struct Client {
 }
 
 impl Client {
-    /// A client nobody knows.
+    /// Creates an anonymous client.
     pub fn new(app: &Running) -> Self {
         Self {
             service: app.service(),
@@ -60,19 +59,19 @@ impl Client {
         }
     }
 
-    /// The same client with `Authorization: Bearer <token>` on each call: of `AuthService::sign_in`
-    /// with linchpin-auth, or of `JwtAuth::token`.
+    /// Returns a client that sends `Authorization: Bearer <token>` with each call. Get a token from
+    /// `AuthService::sign_in` of linchpin-auth, or from `JwtAuth::token`.
     ///
     /// # Errors
-    /// When the token cannot stand in a header.
+    /// If the token is not valid in a header.
     pub fn bearer(&self, token: &str) -> Result<Self> {
         self.with_header(AUTHORIZATION.as_str(), &format!("Bearer {token}"))
     }
 
-    /// The same client with this header on each call, in place of an earlier value.
+    /// Returns a client that sends this header with each call, instead of an earlier value.
     ///
     /// # Errors
-    /// When name or value cannot stand in a header.
+    /// If the name or the value is not valid in a header.
     pub fn with_header(&self, name: &str, value: &str) -> Result<Self> {
         let name = HeaderName::from_bytes(name.as_bytes()).map_err(Error::internal)?;
         let value = HeaderValue::from_str(value).map_err(Error::internal)?;
@@ -81,50 +80,50 @@ impl Client {
         Ok(client)
     }
 
-    /// `GET path`; the path may carry a query.
+    /// Sends `GET path`; the path may contain a query.
     ///
     /// # Errors
-    /// When the path is none. What the app refuses is an answer, not an error.
+    /// If the path is malformed. A refusal of the app is an answer, not an error.
     pub async fn get(&self, path: &str) -> Result<Answer> {
         self.send(Method::GET, path, None::<()>).await
     }
 
-    /// `POST path` with a JSON body; `()` sends none.
+    /// Sends `POST path` with a JSON body; `()` sends no body.
     ///
     /// # Errors
-    /// As [`Client::get`]; or the body is not JSON.
+    /// Like [`Client::get`]; also if the body cannot be serialized to JSON.
     pub async fn post(&self, path: &str, body: impl Serialize) -> Result<Answer> {
         self.send(Method::POST, path, Some(body)).await
     }
 
-    /// `PATCH path` with a JSON body; `()` sends none.
+    /// Sends `PATCH path` with a JSON body; `()` sends no body.
     ///
     /// # Errors
-    /// As [`Client::post`].
+    /// Like [`Client::post`].
     pub async fn patch(&self, path: &str, body: impl Serialize) -> Result<Answer> {
         self.send(Method::PATCH, path, Some(body)).await
     }
 
-    /// `PUT path` with a JSON body; `()` sends none.
+    /// Sends `PUT path` with a JSON body; `()` sends no body.
     ///
     /// # Errors
-    /// As [`Client::post`].
+    /// Like [`Client::post`].
     pub async fn put(&self, path: &str, body: impl Serialize) -> Result<Answer> {
         self.send(Method::PUT, path, Some(body)).await
     }
 
-    /// `DELETE path`.
+    /// Sends `DELETE path`.
     ///
     /// # Errors
-    /// As [`Client::get`].
+    /// Like [`Client::get`].
     pub async fn delete(&self, path: &str) -> Result<Answer> {
         self.send(Method::DELETE, path, None::<()>).await
     }
 
-    /// Any request; the client's headers are added where the request has none of that name.
+    /// Sends any request; headers of the client are added unless the request already has them.
     ///
     /// # Errors
-    /// When the answer's body breaks off.
+    /// If the body of the response ends early.
     pub async fn call(&self, mut request: Request<Body>) -> Result<Answer> {
         for (name, value) in &self.headers {
             request
@@ -149,7 +148,7 @@ impl Client {
             .transpose()
             .map_err(Error::internal)?;
         let request = Request::builder().method(method).uri(path);
-        // `()` is `null` in JSON, which no route takes: it stands for no body.
+        // `()` is `null` in JSON, which no route accepts: it means no body.
         let request = match body.filter(|text| text != b"null") {
             Some(text) => request
                 .header(CONTENT_TYPE, "application/json")
@@ -160,7 +159,7 @@ impl Client {
     }
 }
 
-/// What the app answered.
+/// The response of the app.
 #[derive(Clone, Debug)]
 pub struct Answer(Response<Bytes>);
 
@@ -175,28 +174,28 @@ impl Answer {
         self.0.headers()
     }
 
-    /// The value of a header, when there is one and it is text.
+    /// The value of a header, if it exists and is text.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers().get(name)?.to_str().ok()
     }
 
-    /// The body as it came.
+    /// The raw body.
     pub fn bytes(&self) -> &Bytes {
         self.0.body()
     }
 
-    /// The body as text; empty when there is none.
+    /// The body as text; empty if there is no body.
     ///
     /// # Errors
-    /// When the body is not UTF-8.
+    /// If the body is not UTF-8.
     pub fn text(&self) -> Result<&str> {
         std::str::from_utf8(self.bytes()).map_err(Error::internal)
     }
 
-    /// The body as JSON; `null` when there is none.
+    /// The body as JSON; `null` if there is no body.
     ///
     /// # Errors
-    /// When the body is not JSON.
+    /// If the body is not JSON.
     pub fn json(&self) -> Result<serde_json::Value> {
         if self.bytes().is_empty() {
             Ok(serde_json::Value::Null)
@@ -205,10 +204,10 @@ impl Answer {
         }
     }
 
-    /// The body as JSON of a type of yours.
+    /// The JSON body as a value of your own type.
     ///
     /// # Errors
-    /// When the body is something else.
+    /// If the body has another form.
     pub fn read<T: DeserializeOwned>(&self) -> Result<T> {
         serde_json::from_slice(self.bytes()).map_err(Error::internal)
     }

@@ -1,8 +1,8 @@
-//! Queues of this process for statements that would get into each other's way.
+//! In-process queues for statements that would block each other.
 //!
-//! Two statements that each write several things that the other wants wait for each other until
-//! somebody ends one of them: two records that exchange their values of a unique, say. Of those on
-//! one entity that have met others only one runs at a time.
+//! Two statements that each lock several records that the other needs wait for each other until one
+//! of them is stopped: for example, two updates that exchange the unique values of two records. Of
+//! the statements on one entity that have conflicted before, only one runs at a time.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hash, Hasher, RandomState};
@@ -16,22 +16,22 @@ use linchpin_core::Value;
 use linchpin_core::filter::{Filter, Op, Operand, Source};
 use linchpin_core::store::{Patience, Plan, Statement};
 
-/// The longest pause of one that runs beside others, as a power of two of milliseconds.
+/// The longest pause of a statement outside of the queue, as a power of two of milliseconds.
 const BESIDE: usize = 6;
-/// The longest pause of one that keeps others waiting while it runs.
+/// The longest pause of a statement in the queue.
 const LONGEST: Duration = Duration::from_secs(1);
-/// It pauses for so many times as long as it took, so that others have the queue for most of the
-/// time.
+/// The factor between the duration of an attempt and the pause after it, so that the queue is free
+/// for others most of the time.
 const REST: u32 = 4;
 
-/// When a statement waits in the queue of its entity.
+/// The condition for a statement to wait in the queue of its entity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Queue {
-    /// Never: it writes one record, and whoever has that goes on.
+    /// Never: it writes one record, so it cannot cause a deadlock.
     Never,
-    /// When it has been held up too often.
+    /// After several conflicts.
     Late,
-    /// When it has been held up.
+    /// After the first conflict.
     Soon,
     /// From the beginning.
     Always,
@@ -52,10 +52,10 @@ impl Queue {
 type Key = u64;
 
 static KEYS: LazyLock<RandomState> = LazyLock::new(RandomState::new);
-/// Each queue that somebody is in.
+/// All queues in use.
 static ALL: LazyLock<Mutex<HashMap<Key, Arc<Queued<()>>>>> = LazyLock::new(Mutex::default);
 
-/// Somebody's interest in a queue, which is there as long as somebody has one.
+/// A reference to a queue; the queue exists as long as there is a reference.
 struct Interest {
     key: Key,
     /// `None` once it is dropped.
@@ -65,8 +65,8 @@ struct Interest {
 impl Drop for Interest {
     fn drop(&mut self) {
         let mut all = ALL.lock();
-        // While nobody else comes or goes: of two that leave together the later one finds itself
-        // alone.
+        // Under the lock, so that of two references dropped at the same time the later one sees
+        // that it is the last.
         self.queue = None;
         if all
             .get(&self.key)
@@ -77,14 +77,14 @@ impl Drop for Interest {
     }
 }
 
-/// The first place of a queue. Dropped in this order: nobody holds a queue that is in nobody's
-/// interest.
+/// The first position in a queue. The fields are dropped in this order: the lock is released before
+/// the reference.
 pub struct Place {
     _first: OwnedMutexGuard<()>,
     _interest: Interest,
 }
 
-/// Waits to be the first in a queue.
+/// Waits for the first position in a queue.
 pub async fn first(of: impl Hash) -> Place {
     let key = KEYS.hash_one(of);
     let queue = Arc::clone(ALL.lock().entry(key).or_default());
@@ -98,30 +98,30 @@ pub async fn first(of: impl Hash) -> Place {
     }
 }
 
-/// Whether nobody is in a queue.
+/// Whether a queue is not in use.
 pub fn is_free(of: impl Hash) -> bool {
     !ALL.lock().contains_key(&KEYS.hash_one(of))
 }
 
-/// The attempts of one write, each of which may be held up by others.
+/// The attempts of one write, each of which may conflict with others.
 ///
-/// Where it queues, those of one record have a queue of their own before that: if somebody holds
-/// the record, one of them meets him, and not each in its turn.
+/// Before the queue of the entity, writes of one record wait in a queue of that record: if another
+/// transaction locks the record, only one of them waits for it at a time.
 pub struct Attempts {
     queue: Queue,
-    /// Where the entity is, and what it is called.
+    /// The location and the name of the entity.
     of: (usize, &'static str),
     record: Option<Key>,
     count: usize,
     began: Instant,
-    /// Among those of its record, until the end.
+    /// The position in the queue of its record, until the end.
     own: Option<Place>,
-    /// Among those of its entity, for an attempt.
+    /// The position in the queue of its entity, for an attempt.
     turn: Option<Place>,
 }
 
 impl Attempts {
-    /// Of a write to the entity `of`, and to one `record` of it where that is known.
+    /// Creates the attempts of a write to the entity `of`, and to one `record` of it if known.
     pub fn new(queue: Queue, of: (usize, &'static str), record: Option<Key>) -> Self {
         Self {
             queue,
@@ -134,7 +134,7 @@ impl Attempts {
         }
     }
 
-    /// How many there have been.
+    /// The number of attempts so far.
     pub fn count(&self) -> usize {
         self.count
     }
@@ -143,7 +143,7 @@ impl Attempts {
         self.count >= self.queue.free()
     }
 
-    /// Begins one; how long it may wait for what others hold.
+    /// Begins an attempt; returns how long it may wait for locks.
     pub async fn begin(&mut self) -> Patience {
         self.began = Instant::now();
         if !self.is_queued() {
@@ -167,13 +167,13 @@ impl Attempts {
         self.turn = None;
     }
 
-    /// It was held up: waits until the next.
+    /// The attempt had a conflict: waits before the next one.
     pub async fn pause(&mut self) {
         let exponent = self.count.min(BESIDE);
-        // A state of its own for each call, from the system's randomness.
+        // A new random state for each call.
         let random = RandomState::new().hash_one(self.count);
         let pause = if self.is_queued() {
-            // What it waited for the queue counts: the more there are, the less often each comes.
+            // The wait for the lock counts: longer waits make longer pauses.
             let rest = (self.began.elapsed() * REST)
                 .max(Duration::from_millis(4 << exponent))
                 .min(LONGEST);
@@ -186,9 +186,9 @@ impl Attempts {
     }
 }
 
-/// When it waits in the queue of its entity. One that writes a unique of records that are there may
-/// meet another one that has what it wants, and wants what it has. Two that take some records which
-/// nobody else is at would leave each other fewer.
+/// The queue of a statement. A statement that writes unique values of existing records may deadlock
+/// with another one. Two statements that select some unlocked records would leave fewer records to
+/// each other.
 pub fn queue(statement: &Statement) -> Queue {
     let one = |filter: &Filter| pinned(filter, statement.entity.primary).is_some();
     match &statement.plan {
@@ -237,7 +237,7 @@ pub fn record(statement: &Statement, args: &[Value]) -> Option<Key> {
     Some(hasher.finish())
 }
 
-/// The one value that a filter compares a field with.
+/// The only value that a filter compares a field with.
 fn pinned(filter: &Filter, field: usize) -> Option<&Source> {
     match filter {
         Filter::All(parts) => parts.iter().find_map(|part| pinned(part, field)),

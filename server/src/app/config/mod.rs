@@ -31,29 +31,29 @@ const DATABASE: &str = "stores.default";
 /// | `LINCHPIN_ENVIRONMENT` | `development` or `production` | `development` |
 /// | `LINCHPIN_HOST` | address to listen on | loopback; every address in production |
 /// | `LINCHPIN_PORT` | 0 to 65535; 0 picks a free one | 3000 |
-/// | `LINCHPIN_SIGNING_SECRET` | `security.signing.secret`: one or several, newest first, separated by commas, of at least 32 bytes | in development one is made and kept beside the database; required in production |
+/// | `LINCHPIN_SIGNING_SECRET` | `security.signing.secret`: one or more secrets of at least 32 bytes, newest first, separated by commas | in development a secret is created and stored next to the database; required in production |
 /// | `LINCHPIN_DATABASE_URL` | `sqlite:<file>`, `postgres://user:password@host:port/database` (feature `postgres`), `memory:`, or the URL of a store of another crate | `sqlite:linchpin.db` |
 /// | `LINCHPIN_SQLITE_DURABILITY` | `full` or `normal` | `full` |
 /// | `LINCHPIN_POSTGRES_READERS` | connections for reads that an index covers | 2 |
-/// | `LINCHPIN_POSTGRES_SCANS` | connections for reads that may take long | 4 |
+/// | `LINCHPIN_POSTGRES_SCANS` | connections for reads that may take long, and as many for short attempts of them | 4 |
 /// | `LINCHPIN_POSTGRES_WRITERS` | connections for writes | 16 |
-/// | `LINCHPIN_POSTGRES_POOL` | most connections for conversations | 8 |
-/// | `LINCHPIN_POSTGRES_TRANSACTIONS` | transactions of this process at a time | 8 |
-/// | `LINCHPIN_POSTGRES_IN_FLIGHT` | reads, and as many writes, that may be under way; one more is refused with 503 | 1024 |
-/// | `LINCHPIN_POSTGRES_STATEMENT_SECONDS` | how long a statement may take on the server | 30 |
-/// | `LINCHPIN_POSTGRES_CONNECT_SECONDS` | how long connecting may take | 5 |
+/// | `LINCHPIN_POSTGRES_POOL` | maximum number of connections in the pool for the application's own SQL | 8 |
+/// | `LINCHPIN_POSTGRES_TRANSACTIONS` | maximum number of concurrent transactions of this process | 8 |
+/// | `LINCHPIN_POSTGRES_IN_FLIGHT` | maximum number of reads in progress, and also of writes; further ones are refused with 503 | 1024 |
+/// | `LINCHPIN_POSTGRES_STATEMENT_SECONDS` | time limit of a statement on the server | 30 |
+/// | `LINCHPIN_POSTGRES_CONNECT_SECONDS` | time limit of connecting | 5 |
 /// | `LINCHPIN_DOCS` | `true` or `false`: whether `/docs` is served | `true`; `false` in production |
-/// | `LINCHPIN_OPENAPI` | `true` or `false`: whether `/openapi.json` is served, to anybody | `true` |
-/// | `LINCHPIN_CORS_ORIGINS` | `security.cors.origins`: exact origins whose pages may read answers, separated by commas | none |
+/// | `LINCHPIN_OPENAPI` | `true` or `false`: whether `/openapi.json` is served, without authentication | `true` |
+/// | `LINCHPIN_CORS_ORIGINS` | `security.cors.origins`: exact origins whose pages may read responses, separated by commas | none |
 /// | `LINCHPIN_CORS_CREDENTIALS` | `security.cors.credentials`: whether their requests may carry cookies | `false` |
-/// | `LINCHPIN_MAX_CONNECTIONS` | most connections at a time; further ones wait | 10000, and no more than the process may open files |
-/// | `LINCHPIN_CONNECTIONS_PER_ADDRESS` | most connections of one address, a /64 of IPv6; further ones are refused | half of all, 256 at least; all for the machine itself |
-/// | `LINCHPIN_BODIES_MIB` | what the bodies of all requests under way may hold together, in MiB; one more is refused with 503 | 256 |
-/// | `LINCHPIN_SHUTDOWN_SECONDS` | how long accepted requests may take once the app stops | 10 |
+/// | `LINCHPIN_MAX_CONNECTIONS` | maximum number of concurrent connections; further ones wait | 10000, at most the number of files that the process may open |
+/// | `LINCHPIN_CONNECTIONS_PER_ADDRESS` | maximum number of concurrent connections per IP address, or per /64 of IPv6; further ones are refused with 503 | half of all, at least 256; no limit for the machine itself |
+/// | `LINCHPIN_BODIES_MIB` | total size of the bodies of all requests in progress, in MiB; further requests are refused with 503 | 256 |
+/// | `LINCHPIN_SHUTDOWN_SECONDS` | time limit for accepted requests when the app stops | 10 |
 /// | `LINCHPIN_LOG` | a filter such as `info,linchpin=debug` | `info` |
 /// | `LINCHPIN_LOG_FORMAT` | `text` or `json` | `text` |
 ///
-/// Any other variable that begins with `LINCHPIN_` is refused: it is a misspelling.
+/// Any other variable with the prefix `LINCHPIN_` is refused as a misspelling.
 #[derive(Clone, Debug)]
 pub struct Config {
     pub(crate) host: IpAddr,
