@@ -98,8 +98,8 @@ impl Actor {
     }
 
     /// An anonymous caller whose credential is expired, revoked or malformed. Public routes respond
-    /// as to [`Actor::anonymous`], with the header `WWW-Authenticate: Bearer
-    /// error="invalid_token"`.
+    /// as to [`Actor::anonymous`], with the header
+    /// `WWW-Authenticate: Bearer error="invalid_token"`.
     pub fn with_invalid_credential() -> Self {
         Self {
             attached: Attached::new(Arc::new(InvalidCredential)),

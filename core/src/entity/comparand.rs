@@ -5,7 +5,7 @@ use super::FieldType;
 /// A value that a field of type `T` can be compared with: `post::title.eq("Hello")`.
 ///
 /// - For a `String` field: a `&str`, or any type that converts `Into` a `String`. The same holds
-/// for every other type.
+///   for every other type.
 /// - For an `Option<String>` field: the same, with or without `Some`. `None` is null.
 ///
 /// `M` says which of these cases applies; the compiler infers it.

@@ -21,8 +21,8 @@ impl EntityModel {
     }
 }
 
-/// ``take `redis` out of `stores(..)` ``, and the stores that grant the capability: `memory,
-/// sqlite, postgres and mongo provide it`.
+/// ``take `redis` out of `stores(..)` ``, and the stores that grant the capability:
+/// `memory, sqlite, postgres and mongo provide it`.
 pub(crate) fn without(lacking: &StoreFacts, capability: &str, do_it: &str) -> String {
     let names: Vec<&str> = store::granting(capability)
         .map(|store| store.name)
