@@ -1,4 +1,4 @@
-//! Who calls: the seam between HTTP and an authentication plugin.
+//! Authentication of requests: the interface between HTTP and an authentication plugin.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,85 +11,87 @@ use super::{GuardArg, RequestId};
 use crate::resource::BoxFuture;
 use crate::{Actor, Error, Result, Timestamp};
 
-/// What a resolver found out: at once, or later.
+/// The result of a resolver: available now, or later.
 ///
-/// A cached token is known at once, and a future for each request would be paid for every time.
+/// A cached token is resolved immediately; a future for each request would cost time on every call.
 pub enum Resolution {
-    /// Known now.
+    /// Available now.
     Ready(Result<Arc<Actor>>),
-    /// To be awaited.
+    /// Available after an await.
     Later(BoxFuture<'static, Result<Arc<Actor>>>),
 }
 
-/// Finds the actor of a request, once per request. An authentication plugin installs one.
+/// Finds the actor of a request, once per request. An authentication plugin installs a resolver.
 ///
-/// No identity is the anonymous actor, never an error. An unusable credential may be either; that
-/// is the plugin's choice.
+/// A request without credentials has the anonymous actor, never an error. For an invalid credential
+/// the plugin chooses between both.
 pub trait ActorResolver: Send + Sync + 'static {
-    /// The actor behind these headers.
+    /// Returns the actor for these headers.
     fn resolve(&self, parts: &Parts, origin: Origin<'_>) -> Resolution;
 }
 
-/// Where a request comes from, for resolvers that write down what they refuse.
+/// The origin of a request, for resolvers that log refused requests.
 #[derive(Clone, Copy, Debug)]
 pub struct Origin<'a> {
-    /// The id that it is answered and logged under.
+    /// The request id in the response and in the log.
     pub request_id: &'a RequestId,
-    /// The other end of the connection, which may be a proxy; `None` within the process.
+    /// The remote address of the connection, which may be a proxy; `None` for calls within the
+    /// process.
     pub from: Option<IpAddr>,
 }
 
-/// Decides whether an actor may call a route: the meaning of an `auth` name. The error is the
-/// answer.
+/// Decides whether an actor may call a route: the check for a name in `auth`. The error becomes the
+/// response.
 pub type AuthCheck = Arc<dyn Fn(&Actor) -> Result<()> + Send + Sync>;
 
-/// Decides whether an actor holds one of the roles a route asks for. The error is the answer.
+/// Decides whether an actor has one of the required roles of a route. The error becomes the
+/// response.
 pub type RoleCheck = Arc<dyn Fn(&Actor, &[&str]) -> Result<()> + Send + Sync>;
 
-/// A call as a guard sees it.
+/// The input of a guard.
 #[derive(Clone, Copy, Debug)]
 pub struct GuardCall<'a> {
-    /// Who calls.
+    /// The caller.
     pub actor: &'a Actor,
-    /// What the route says in parentheses: 300 in `require_step_up(300)`.
+    /// The argument in the route's declaration: 300 in `require_step_up(300)`.
     pub argument: Option<GuardArg>,
-    /// The call's instant.
+    /// The instant of the call.
     pub now: Timestamp,
 }
 
-/// Decides whether a call may pass: the meaning of a guard. The error is the answer.
+/// Decides whether a call is allowed: the check of a guard. The error becomes the response.
 pub type GuardCheck = Arc<dyn Fn(&GuardCall<'_>) -> Result<()> + Send + Sync>;
 
-/// Judges what a route gives a guard, when the app starts. The error says what it takes, as in
-/// "seconds, 1 or more".
+/// Validates the argument that a route gives to a guard, when the app starts. The error describes
+/// valid arguments, for example "seconds, 1 or more".
 pub type ArgumentCheck =
     Arc<dyn Fn(Option<GuardArg>) -> std::result::Result<(), String> + Send + Sync>;
 
-/// The meaning of a name in `auth` or `guards`.
+/// The check for a name in `auth` or `guards`.
 #[derive(Clone)]
 pub enum NamedCheck {
-    /// Looks at the actor alone: for `auth`, and for `guards` without an argument.
+    /// Checks the actor only: for `auth`, and for `guards` without an argument.
     Actor(AuthCheck),
-    /// Looks at the call: for `guards`, with the arguments that the second one lets pass.
+    /// Checks the call: for `guards`, with arguments that the second function accepts.
     Guard(GuardCheck, ArgumentCheck),
-    /// Means nothing under the settings of the app, for this reason: whoever asks for it is told so
-    /// when the app starts.
+    /// Not available with the settings of the app, for this reason: a route that uses the name is a
+    /// start-up error.
     Unset(Arc<str>),
 }
 
 impl NamedCheck {
-    /// A check of the actor.
+    /// Creates a check of the actor.
     pub fn actor(check: impl Fn(&Actor) -> Result<()> + Send + Sync + 'static) -> Self {
         Self::Actor(Arc::new(check))
     }
 
-    /// A guard that takes any argument, or none.
+    /// Creates a guard that accepts any argument, or none.
     pub fn guard(check: impl Fn(&GuardCall<'_>) -> Result<()> + Send + Sync + 'static) -> Self {
         Self::Guard(Arc::new(check), Arc::new(|_| Ok(())))
     }
 
-    /// The same guard, which takes what this lets pass: a route that gives it anything else is a
-    /// start-up error. The error of `judge` says what it takes.
+    /// Returns the same guard with a validation of its argument: a route with another argument is a
+    /// start-up error. The error of `judge` describes valid arguments.
     #[must_use]
     pub fn taking(
         self,
@@ -97,7 +99,7 @@ impl NamedCheck {
     ) -> Self {
         match self {
             Self::Guard(check, _) => Self::Guard(check, Arc::new(judge)),
-            // These take none in any case.
+            // These accept no argument in any case.
             other => other,
         }
     }
@@ -121,19 +123,19 @@ impl From<GuardCheck> for NamedCheck {
     }
 }
 
-/// The route-auth registry: what the `auth`, `roles` and `guards` of a policy mean.
+/// The route-auth registry: the checks for `auth`, `roles` and `guards` of policies.
 #[derive(Clone)]
 pub struct RouteAuth {
     /// `auth = "userAuth"`, the default of every route.
     pub user_auth: AuthCheck,
     /// `roles = [..]`.
     pub require_role: RoleCheck,
-    /// Further names for `auth`, and those of `guards`.
+    /// Further checks for names in `auth`, and the checks for `guards`.
     pub named: BTreeMap<String, NamedCheck>,
 }
 
 impl RouteAuth {
-    /// The check behind an `auth` name.
+    /// The check for a name in `auth`.
     pub fn check(&self, name: &str) -> Option<&AuthCheck> {
         match self.named.get(name) {
             _ if name == "userAuth" => Some(&self.user_auth),
@@ -144,8 +146,8 @@ impl RouteAuth {
 }
 
 impl Default for RouteAuth {
-    /// Linchpin's own checks: 401 `unauthorized` for an actor without id, 403 `forbidden` when no
-    /// role matches.
+    /// The default checks: 401 `unauthorized` for an actor without id, 403 `forbidden` if no role
+    /// matches.
     fn default() -> Self {
         Self {
             user_auth: Arc::new(|actor| {

@@ -1,4 +1,4 @@
-//! Middleware: functions around a route, between its guards and the reading of its body.
+//! Middleware: functions around a route, after its guards and before its body is read.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,10 +10,10 @@ use axum::http::request::Parts;
 use crate::resource::{Adapters, BoxFuture};
 use crate::{Actor, Cx, Result};
 
-/// A call on its way to a route: allowed by auth, roles and guards, its body not read yet.
+/// A call before its route: auth, roles and guards have allowed it, and its body is not read yet.
 #[derive(Clone, Copy, Debug)]
 pub struct RouteCall<'a> {
-    /// Who calls, when, and under which request.
+    /// The call context: caller, instant and request id.
     pub cx: &'a Cx,
     /// Method, path and headers.
     pub parts: &'a Parts,
@@ -26,14 +26,14 @@ pub struct RouteCall<'a> {
 }
 
 impl RouteCall<'_> {
-    /// Who calls.
+    /// The caller.
     pub fn actor(&self) -> Option<&Actor> {
         self.cx.get_actor().map(|actor| &**actor)
     }
 }
 
-/// What comes behind a middleware: the next one, or the route itself. It runs when it is awaited,
-/// and not at all when it is dropped.
+/// The rest of the chain: the next middleware, or the route itself. It runs when it is awaited; if
+/// it is dropped, it never runs.
 pub type Next<'a> = BoxFuture<'a, Result<Response<Body>>>;
 
 /// A middleware in `middleware = [path]`: an
@@ -57,7 +57,7 @@ pub type Next<'a> = BoxFuture<'a, Result<Response<Body>>>;
 pub type MiddlewareFn =
     for<'a> fn(RouteCall<'a>, Next<'a>) -> BoxFuture<'a, Result<Response<Body>>>;
 
-/// Something that a middleware is, and is given for `middleware = ["name"]`.
+/// The function type of a registered middleware, for `middleware = ["name"]`.
 type Around =
     dyn for<'a> Fn(RouteCall<'a>, Next<'a>) -> BoxFuture<'a, Result<Response<Body>>> + Send + Sync;
 
@@ -66,7 +66,7 @@ type Around =
 pub struct Middleware(Arc<Around>);
 
 impl Middleware {
-    /// From a function or closure that boxes its future:
+    /// Creates a middleware from a function or closure that boxes its future:
     /// `Middleware::new(|call, next| Box::pin(audit(call, next)))`.
     pub fn new<F>(around: F) -> Self
     where

@@ -1,4 +1,4 @@
-//! Rate limits: how often one caller may call a route.
+//! Rate limits: the maximum number of calls of a route per caller and time window.
 
 mod window;
 
@@ -14,44 +14,43 @@ use crate::address::one_client;
 use crate::resource::BoxFuture;
 use crate::{Actor, Code, Error, Result, Timestamp};
 
-/// Who is counted.
+/// The caller whose calls are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Caller<'a> {
     /// An actor, by id.
     Actor(&'a str),
-    /// Whoever calls from an address; of IPv6, from the 2^64 around it, which its owner has as
-    /// well.
+    /// Anonymous callers from an IP address, or from its /64 for IPv6.
     Address(IpAddr),
-    /// Nobody known, from an address nobody knows: all of them count as one.
+    /// Anonymous callers without a known address: all of them share one counter.
     Unknown,
 }
 
-/// What is counted on its own.
+/// The key of a counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RateKey<'a> {
-    /// `posts.create`: where the records are stored, and the route's name; of a plugin's route,
-    /// method and path.
+    /// The storage name and the route's name: `posts.create`. For a plugin's route: method and
+    /// path.
     pub route: &'a str,
     /// The tenant of the actor.
     pub tenant: Option<&'a str>,
-    /// Who calls.
+    /// The caller.
     pub caller: Caller<'a>,
 }
 
-/// Whether a call may go on.
+/// The decision about a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RateVerdict {
-    /// It may, and has been counted.
+    /// The call is allowed, and was counted.
     Admitted,
-    /// It may not; after so many milliseconds another attempt may succeed.
+    /// The call is refused; a retry may succeed after this number of milliseconds.
     Refused(u64),
 }
 
-/// The answer of a [`RateStore`]: most know it at once.
+/// The answer of a [`RateStore`]: most stores answer immediately.
 pub enum RateReply {
-    /// Known.
+    /// Available now.
     Ready(Result<RateVerdict>),
-    /// Asked elsewhere.
+    /// Available after an await.
     Later(BoxFuture<'static, Result<RateVerdict>>),
 }
 
@@ -64,11 +63,11 @@ impl fmt::Debug for RateReply {
     }
 }
 
-/// Where calls are counted. [`RatesInProcess`] counts those of one process; one that several share
-/// is a plugin's to bring.
+/// The store of the counters. [`RatesInProcess`] counts the calls of one process; a store shared by
+/// several processes must come from a plugin.
 pub trait RateStore: Send + Sync + 'static {
-    /// Counts a call, unless `limit.max` were made within `limit.window` milliseconds before `now`
-    /// already. Refused calls do not count. An error stands for counters that cannot be reached.
+    /// Counts a call, unless `limit.max` calls were already made within `limit.window` milliseconds
+    /// before `now`. Refused calls do not count. An error means that the counters are unavailable.
     fn count(&self, key: &RateKey<'_>, limit: RateLimit, now: Timestamp) -> RateReply;
 }
 
@@ -81,7 +80,7 @@ pub(super) struct Limiter {
 
 impl Limiter {
     pub(super) fn new(endpoint: &Endpoint, limit: RateLimit, store: Arc<dyn RateStore>) -> Self {
-        // By its name, which the forms of one lookup share: two paths are not twice as many calls.
+        // The name is shared by all forms of one lookup: two paths do not double the limit.
         let route = match &endpoint.table {
             Some(table) => format!("{}.{}", table.desc.storage_name, endpoint.name),
             None => format!("{} {}", endpoint.method.as_str(), endpoint.path),
@@ -96,8 +95,8 @@ impl Limiter {
     /// Counts a call.
     ///
     /// # Errors
-    /// `rate_limited` with the seconds to wait; `unavailable` when the counters cannot be reached
-    /// and the limit does not fail open.
+    /// `rate_limited` with the seconds to wait; `unavailable` if the counters are unavailable and
+    /// the limit does not fail open.
     pub(super) fn admit(
         &self,
         actor: &Actor,

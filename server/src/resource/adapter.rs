@@ -1,4 +1,4 @@
-//! The typed face of a table.
+//! Typed access to a table.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -9,8 +9,8 @@ use crate::store::Rows;
 use crate::validate::canonical_value;
 use crate::{Cx, Error, Problem, Result, Value};
 
-/// CRUD of an entity in code. The generated adapter dereferences to it and adds a method per
-/// operation.
+/// Create, read, update and delete for an entity in code. The generated adapter dereferences to it
+/// and adds a method per operation.
 pub struct Adapter<E> {
     pub(super) table: Arc<Table>,
     entity: PhantomData<fn() -> E>,
@@ -32,7 +32,7 @@ impl<E> std::fmt::Debug for Adapter<E> {
 }
 
 impl<E: Entity> Adapter<E> {
-    /// The typed face of a table of `E`.
+    /// Creates typed access to a table of `E`.
     #[doc(hidden)]
     pub fn new(table: Arc<Table>) -> Self {
         Self {
@@ -41,7 +41,7 @@ impl<E: Entity> Adapter<E> {
         }
     }
 
-    /// Typed input as a draft. What counts other records is not the caller's to write.
+    /// Converts typed input to a draft. Callers must not write counters of other records.
     fn draft(&self, input: impl Input) -> Result<Draft> {
         let draft = Draft::from_input(self.table.desc, input);
         let given = draft
@@ -64,7 +64,8 @@ impl<E: Entity> Adapter<E> {
     /// Creates a record.
     ///
     /// # Errors
-    /// `validation_failed` with every problem; `conflict` for a taken key or unique.
+    /// `validation_failed` with all problems; `conflict` for a key or unique value that is already
+    /// taken.
     pub async fn create(&self, cx: &Cx, input: E::Create) -> Result<E> {
         let draft = self.draft(input)?;
         let (rows, _) = self
@@ -74,7 +75,7 @@ impl<E: Entity> Adapter<E> {
         one(rows)
     }
 
-    /// A page of records.
+    /// Returns a page of records.
     ///
     /// # Errors
     /// `invalid_cursor`; `validation_failed` for a limit of 0.
@@ -102,10 +103,10 @@ impl<E: Entity> Adapter<E> {
         )
     }
 
-    /// A record by its key; `None` when there is none.
+    /// Returns a record by its key; `None` if it does not exist.
     ///
     /// # Errors
-    /// When the store cannot answer.
+    /// If the store fails.
     pub async fn get(&self, cx: &Cx, id: impl Into<E::Id>) -> Result<Option<E>> {
         optional(
             self.table
@@ -118,8 +119,8 @@ impl<E: Entity> Adapter<E> {
         )
     }
 
-    /// Changes the members of `patch` that are present. `version`, when given, must be the stored
-    /// one.
+    /// Changes the fields that are present in `patch`. If `version` is given, it must equal the
+    /// stored version.
     ///
     /// # Errors
     /// `validation_failed`, `not_found`, `precondition_failed`, `conflict`.
@@ -143,7 +144,7 @@ impl<E: Entity> Adapter<E> {
             .await?)
     }
 
-    /// Removes a record. `version`, when given, must be the stored one.
+    /// Deletes a record. If `version` is given, it must equal the stored version.
     ///
     /// # Errors
     /// `not_found`, `precondition_failed`.
@@ -153,13 +154,14 @@ impl<E: Entity> Adapter<E> {
             .await
     }
 
-    /// The record that each key names, for a relation of `belongs_to`:
-    /// `posts.related(cx, Post::AUTHOR, [post.author_id])`.
+    /// Returns the record for each key of a `belongs_to` relation: `posts.related(cx, Post::AUTHOR,
+    /// [post.author_id])`.
     ///
-    /// One statement for all keys; `None` for a key that is null or names no visible record.
+    /// It runs one statement for all keys. The result is `None` for a null key and for a key
+    /// without a visible record.
     ///
     /// # Errors
-    /// 401 or 403 when tenant or scope of the other entity need a value that the caller has not.
+    /// 401 or 403 if the tenant or scope of the other entity needs a value that the caller lacks.
     pub async fn related<T: Entity>(
         &self,
         cx: &Cx,
@@ -181,14 +183,14 @@ impl<E: Entity> Adapter<E> {
             .collect()
     }
 
-    /// The first records that name each key, for a relation of `has_many`:
-    /// `posts.related_pages(cx, Post::COMMENTS, [post.id])`.
+    /// Returns the first records for each key of a `has_many` relation: `posts.related_pages(cx,
+    /// Post::COMMENTS, [post.id])`.
     ///
-    /// One statement for all keys. A page's cursor goes on in [`list`](Self::list) of the other
-    /// entity, filtered by the key alone.
+    /// It runs one statement for all keys. The cursor of a page is valid in [`list`](Self::list) of
+    /// the other entity, with the key as the only filter.
     ///
     /// # Errors
-    /// As [`related`](Self::related).
+    /// Like [`related`](Self::related).
     pub async fn related_pages<T: Entity>(
         &self,
         cx: &Cx,
@@ -215,7 +217,8 @@ impl<E: Entity> Adapter<E> {
         found.into_iter().map(page).collect()
     }
 
-    /// Removes a record for good, also where deleting only marks it. Only for [`Cx::system`].
+    /// Removes a record permanently, even if the entity only marks deleted records. Only for
+    /// [`Cx::system`].
     ///
     /// # Errors
     /// `forbidden` on behalf of an actor; `not_found`.

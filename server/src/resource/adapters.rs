@@ -1,4 +1,4 @@
-//! The adapters of an app, and what its handlers share.
+//! The adapters of an app, and values that its handlers share.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ pub struct Adapters {
     tables: Arc<HashMap<&'static str, Arc<Table>>>,
     events: EventBus,
     provided: Extensions,
-    /// The app's clock; without one, the system's.
+    /// The app's clock; `None` for the system clock.
     clock: Option<Clock>,
 }
 
@@ -27,7 +27,7 @@ impl std::fmt::Debug for Adapters {
 }
 
 impl Adapters {
-    /// Adapters over mounted tables.
+    /// Creates adapters for mounted tables.
     #[doc(hidden)]
     pub fn new(tables: impl IntoIterator<Item = Arc<Table>>) -> Self {
         // Storage names are unique within an app: start-up checks that.
@@ -49,12 +49,12 @@ impl Adapters {
         }
     }
 
-    /// With the bus of the app.
+    /// Adds the event bus of the app.
     pub(crate) fn with_events(self, events: EventBus) -> Self {
         Self { events, ..self }
     }
 
-    /// With the clock of the app, which is that of every call that says no instant.
+    /// Adds the clock of the app, for calls without a fixed instant.
     pub(crate) fn timed_by(self, clock: &Clock) -> Self {
         self.tables.values().for_each(|table| table.timed_by(clock));
         Self {
@@ -63,7 +63,8 @@ impl Adapters {
         }
     }
 
-    /// The present by the clock of the app: [`App::clock`](crate::App::clock), or the system's.
+    /// The current time by the clock of the app: [`App::clock`](crate::App::clock), or the system
+    /// clock.
     pub fn now(&self) -> Timestamp {
         self.clock
             .as_ref()
@@ -75,30 +76,30 @@ impl Adapters {
         self.tables.values().any(|table| table.emits())
     }
 
-    /// Where events can be listened to.
+    /// The event bus, for subscriptions.
     pub fn events(&self) -> &EventBus {
         &self.events
     }
 
-    /// Keeps a value for handlers of custom operations and routes of this app, by its type: what an
-    /// `after_adapters` hook has captured, such as the adapters of other entities. A second value
-    /// of a type takes the first one's place.
+    /// Stores a value, by its type, for handlers of custom operations and routes of this app: for
+    /// example, values that an `after_adapters` hook has created. A second value of the same type
+    /// replaces the first one.
     pub fn provide<T: Send + Sync + 'static>(&self, value: T) {
         self.provided.put(value);
     }
 
-    /// What [`Adapters::provide`] keeps.
+    /// Returns a value stored by [`Adapters::provide`].
     ///
     /// # Errors
-    /// `internal` when nobody has provided a `T`.
+    /// `internal` if there is no `T`.
     pub fn provided<T: Send + Sync + 'static>(&self) -> Result<Arc<T>> {
         self.provided.get()
     }
 
-    /// The adapter of `E`.
+    /// Returns the adapter of `E`.
     ///
     /// # Errors
-    /// When no package of the app lists `E`.
+    /// If no package of the app lists `E`.
     pub fn get<E: Entity>(&self) -> Result<E::Adapter>
     where
         E::Adapter: From<Adapter<E>>,
@@ -112,18 +113,18 @@ impl Adapters {
         }
     }
 
-    /// Makes the search index of `E` anew, from every record there is; says how many. Records are
-    /// written and searched meanwhile. An index follows changes by itself: this is for one that was
-    /// lost or brought back from an old copy.
+    /// Rebuilds the search index of `E` from all records; returns their number. Records can be
+    /// written and searched meanwhile. An index follows changes by itself: use this after an index
+    /// was lost or restored from an old copy.
     ///
     /// # Errors
-    /// When `E` has no search provider; `conflict` while another process keeps the index; when the
+    /// If `E` has no search provider; `conflict` while another process maintains the index; if the
     /// store or the provider fails.
     pub async fn rebuild_search<E: Entity>(&self) -> Result<u64> {
         self.rebuild_index(E::DESC.storage_name).await
     }
 
-    /// Makes the search index of an entity anew.
+    /// Rebuilds the search index of an entity.
     pub(crate) async fn rebuild_index(&self, storage_name: &str) -> Result<u64> {
         let table = self.table(storage_name);
         match table.and_then(|table| Some((table, table.search_index()?))) {

@@ -12,13 +12,13 @@ use crate::{Code, Error, Result, Uuid, Value};
 #[derive(Default)]
 pub(crate) struct TxScope {
     state: Mutex<State>,
-    /// The first event of the transaction, and who is to be woken when it is committed.
+    /// The first event of the transaction, and the channel that wakes the relay after the commit.
     emitted: parking_lot::Mutex<Option<(Uuid, watch::Sender<()>)>>,
     /// Functions that run after the commit, in the order in which they were added.
     after_commit: parking_lot::Mutex<Vec<Box<dyn FnOnce() + Send>>>,
-    /// Where the store is that it has begun on; 0 before.
+    /// The address of the store on which it has begun; 0 before.
     store: AtomicUsize,
-    /// Whether something of it failed halfway, so that it must not last.
+    /// Whether a part of it failed halfway, so that it must be rolled back.
     doomed: AtomicBool,
     patience: Patience,
 }
@@ -38,7 +38,7 @@ impl std::fmt::Debug for TxScope {
 }
 
 impl TxScope {
-    /// One that has not begun.
+    /// Creates a transaction that has not begun.
     pub(crate) fn new(patience: Patience) -> Self {
         Self {
             patience,
@@ -83,7 +83,7 @@ impl TxScope {
         }
     }
 
-    /// Takes a turn, which it holds to its end. It has been begun.
+    /// Takes a turn and holds it until the end of the transaction, which has begun.
     pub(crate) async fn take_turn(&self, turn: i64) -> Result<()> {
         match &mut *self.state.lock().await {
             State::Open(_, transaction) => transaction.take_turn(turn).await,
@@ -93,13 +93,12 @@ impl TxScope {
         }
     }
 
-    /// Something was refused of which a part had been done: none of the transaction can last any
-    /// more.
+    /// An operation failed after a part of it was done: the whole transaction must be rolled back.
     pub(crate) fn doom(&self) {
         self.doomed.store(true, Ordering::Release);
     }
 
-    /// Makes everything last; nothing to do when there was no statement.
+    /// Commits; does nothing if there was no statement.
     pub(crate) async fn commit(&self) -> Result<()> {
         if self.doomed.load(Ordering::Acquire) {
             self.rollback().await;
@@ -127,7 +126,7 @@ impl TxScope {
         self.after_commit.lock().push(work);
     }
 
-    /// Notes an event that happens when the transaction is committed.
+    /// Notes an event, which takes effect on commit.
     pub(crate) fn note_event(&self, id: Uuid, wake: &watch::Sender<()>) {
         self.emitted
             .lock()
@@ -139,7 +138,7 @@ impl TxScope {
         self.emitted.lock().as_ref().map(|(id, _)| id.clone())
     }
 
-    /// Undoes everything.
+    /// Rolls back.
     pub(crate) async fn rollback(&self) {
         if let State::Open(_, transaction) =
             std::mem::replace(&mut *self.state.lock().await, State::Ended)
