@@ -52,8 +52,8 @@
 //! the commands of the app (`user`, `token`, its own). The first process maintains the index: only
 //! that process writes. The others search the current index; the first process gets their database
 //! changes within a fraction of a second. When it ends, another running process takes over within a
-//! second; until then changes wait in the database. If another process maintains the index, `search
-//! rebuild` is refused with an explanation. A process with other fields or another database is
+//! second; until then changes wait in the database. If another process maintains the index,
+//! `search rebuild` is refused with an explanation. A process with other fields or another database is
 //! refused in the same way.
 //!
 //! Processes on several machines each need their own directory, and each gets every change. Do not

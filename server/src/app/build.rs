@@ -382,8 +382,8 @@ impl App {
         self.audit_log()
     }
 
-    /// Registers a search provider under the name that entities use for it: `search(provider =
-    /// "name", ..)`.
+    /// Registers a search provider under the name that entities use for it:
+    /// `search(provider = "name", ..)`.
     #[must_use]
     pub fn search_provider(
         mut self,

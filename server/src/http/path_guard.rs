@@ -1,7 +1,8 @@
-//! Guards of the app: who may call anything below a path, whoever mounts it.
+//! Guards of the app: they protect all routes below a path, including those of packages and
+//! plugins.
 //!
-//! Whether a route lies below a pattern is decided at start-up where its path says so. Where a
-//! parameter decides, and for routes of plugins, the path of each request does.
+//! If the path of a route alone decides whether it matches a pattern, this is computed at start-up.
+//! If a path parameter decides, and for routes of plugins, the path of each request is matched.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,7 +13,7 @@ use super::endpoint::Endpoint;
 use super::{GuardArg, path};
 use crate::{Cx, Error, Result};
 
-/// What [`App::guard`](crate::App::guard) asks of a caller.
+/// A guard for [`App::guard`](crate::App::guard).
 #[derive(Clone, Debug, PartialEq)]
 pub struct RouteGuard(Asks);
 
@@ -22,7 +23,7 @@ enum Asks {
     Named(String, Option<GuardArg>),
 }
 
-/// A caller with any of these roles: 401 for callers nobody knows, 403 for others.
+/// Requires any of these roles: 401 for anonymous callers, 403 for others.
 ///
 /// ```
 /// # use linchpin::prelude::*;
@@ -35,7 +36,7 @@ pub fn require_role<R: Into<String>>(roles: impl IntoIterator<Item = R>) -> Rout
 }
 
 impl RouteGuard {
-    /// A name that policies can say in `guards` or `auth`: `RouteGuard::named("require_mfa")`.
+    /// A guard by its name in `guards` or `auth` of policies: `RouteGuard::named("require_mfa")`.
     pub fn named(name: impl Into<String>) -> Self {
         Self(Asks::Named(name.into(), None))
     }
@@ -45,7 +46,7 @@ impl RouteGuard {
         Self(Asks::Named(name.into(), Some(argument)))
     }
 
-    /// What it is called in policies, and its argument as JSON.
+    /// The name in policies, and the argument as JSON.
     pub(crate) fn shown(&self) -> (&str, Option<serde_json::Value>) {
         match &self.0 {
             Asks::Roles(roles) => ("require_role", Some(serde_json::json!(**roles))),
@@ -53,10 +54,10 @@ impl RouteGuard {
         }
     }
 
-    /// The check behind it.
+    /// The check of the guard.
     ///
     /// # Errors
-    /// What it names and nobody has registered, in words that follow its pattern.
+    /// The name that is not registered, as text that follows the pattern.
     fn check(&self, auth: &RouteAuth) -> Result<GuardCheck, String> {
         match &self.0 {
             Asks::Roles(roles) => {
@@ -85,20 +86,20 @@ impl RouteGuard {
     }
 }
 
-/// A guard and where it stands.
+/// A guard and its path pattern.
 #[derive(Clone, Debug)]
 pub struct PathGuard {
     pattern: Arc<Pattern>,
     guard: RouteGuard,
-    /// Whether every path of the route matches; else each request is looked at.
+    /// Whether every path of the route matches; else the path of each request is matched.
     always: bool,
 }
 
 impl PathGuard {
-    /// A guard before every path that matches a pattern.
+    /// Creates a guard for every path that matches a pattern.
     ///
     /// # Errors
-    /// What is wrong with the pattern.
+    /// The mistake in the pattern.
     pub fn new(pattern: &str, guard: RouteGuard) -> std::result::Result<Self, String> {
         Ok(Self {
             pattern: Arc::new(Pattern::parse(pattern)?),
@@ -112,12 +113,12 @@ impl PathGuard {
         &self.pattern.text
     }
 
-    /// What it asks.
+    /// The guard.
     pub fn guard(&self) -> &RouteGuard {
         &self.guard
     }
 
-    /// Whether it stands before every call of the route; else the parameters of the path decide.
+    /// Whether it applies to every call of the route; else the path parameters decide.
     pub(crate) fn always(&self) -> bool {
         self.always
     }
@@ -127,8 +128,7 @@ impl PathGuard {
         self.pattern.covers(template) != Cover::Never
     }
 
-    /// The roles that nobody declares, and names that nobody registers, in words that follow the
-    /// pattern.
+    /// The undeclared roles and unregistered names, as text that follows the pattern.
     pub(crate) fn missing(&self, auth: &RouteAuth, registry: &Registry) -> Vec<String> {
         let mut out: Vec<String> = self.guard.check(auth).err().into_iter().collect();
         if let Asks::Roles(roles) = &self.guard.0 {
@@ -140,13 +140,13 @@ impl PathGuard {
         out
     }
 
-    /// Whether it asks for roles, so that somebody must say who holds them.
+    /// Whether it requires roles, so that a role check must be registered.
     pub(crate) fn asks_for_roles(&self) -> bool {
         matches!(self.guard.0, Asks::Roles(_))
     }
 }
 
-/// Puts guards before the endpoints that they reach.
+/// Adds guards to the endpoints that they match.
 pub fn guard(guards: &[PathGuard], endpoints: &mut [Endpoint]) {
     for endpoint in endpoints {
         let reaching =
@@ -167,10 +167,10 @@ pub fn guard(guards: &[PathGuard], endpoints: &mut [Endpoint]) {
 pub(super) struct PathGuards(Box<[(Option<Arc<Pattern>>, GuardCheck)]>);
 
 impl PathGuards {
-    /// `None` without any.
+    /// Returns `None` if there are no guards.
     ///
     /// # Errors
-    /// The names that nobody has registered.
+    /// The names that are not registered.
     pub(super) fn new(
         guards: &[PathGuard],
         auth: &RouteAuth,
@@ -190,17 +190,17 @@ impl PathGuards {
         Ok((!guards.is_empty()).then_some(Self(guards)))
     }
 
-    /// Whether one of them stands before a path.
+    /// Whether any of them applies to a path.
     pub(super) fn stand_before(&self, path: &str) -> bool {
         self.0
             .iter()
             .any(|(pattern, _)| pattern.as_ref().is_none_or(|pattern| pattern.matches(path)))
     }
 
-    /// Asks those that stand before a path; without one, all of them.
+    /// Runs the guards that match a path; without a path, all of them.
     ///
     /// # Errors
-    /// That of the first that does not let the call pass.
+    /// The error of the first guard that refuses the call.
     pub(super) fn admit(&self, cx: &Cx, path: Option<&str>) -> Result<()> {
         let Some(actor) = cx.get_actor() else {
             return Ok(());
@@ -221,8 +221,8 @@ impl PathGuards {
     }
 }
 
-/// A pattern of paths: static segments, `{name}` for any one, and `{*rest}` at the end for all that
-/// follow, none included.
+/// A path pattern: static segments, `{name}` for any one segment, and `{*rest}` at the end for zero
+/// or more segments.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Pattern {
     text: String,
@@ -232,12 +232,12 @@ pub(super) struct Pattern {
 
 #[derive(Debug, PartialEq, Eq)]
 enum Part {
-    /// Decoded.
+    /// Percent-decoded.
     Static(String),
     Any,
 }
 
-/// How much of a route's paths a pattern matches.
+/// The extent to which a pattern matches the paths of a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Cover {
     Never,
@@ -289,16 +289,15 @@ impl Pattern {
         })
     }
 
-    /// Whether a path matches as it is split into segments, or as one would read it who decodes it
-    /// first and goes up at `..`: a guard that is asked for nothing is a smaller fault than one
-    /// that is passed by.
+    /// Whether a path matches, either split into segments first, or decoded first with `..`
+    /// resolved. Running a guard unnecessarily is a smaller mistake than skipping it.
     fn matches(&self, path: &str) -> bool {
         let segments: Vec<_> = path
             .split('/')
             .filter(|s| !s.is_empty())
             .map(path::decode)
             .collect();
-        // What is no UTF-8 equals no static segment.
+        // A segment that is not UTF-8 equals no static segment.
         if self.fits(segments.iter().map(|segment| segment.as_deref())) {
             return true;
         }
@@ -327,7 +326,7 @@ impl Pattern {
         self.rest || segments.next().is_none()
     }
 
-    /// How much of the paths of a route in axum's form matches.
+    /// The extent to which the pattern matches the paths of a route in axum's form.
     fn covers(&self, template: &str) -> Cover {
         let mut segments = template.split('/').filter(|segment| !segment.is_empty());
         let mut cover = Cover::Always;

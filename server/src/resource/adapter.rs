@@ -154,8 +154,8 @@ impl<E: Entity> Adapter<E> {
             .await
     }
 
-    /// Returns the record for each key of a `belongs_to` relation: `posts.related(cx, Post::AUTHOR,
-    /// [post.author_id])`.
+    /// Returns the record for each key of a `belongs_to` relation:
+    /// `posts.related(cx, Post::AUTHOR, [post.author_id])`.
     ///
     /// It runs one statement for all keys. The result is `None` for a null key and for a key
     /// without a visible record.
@@ -183,8 +183,8 @@ impl<E: Entity> Adapter<E> {
             .collect()
     }
 
-    /// Returns the first records for each key of a `has_many` relation: `posts.related_pages(cx,
-    /// Post::COMMENTS, [post.id])`.
+    /// Returns the first records for each key of a `has_many` relation:
+    /// `posts.related_pages(cx, Post::COMMENTS, [post.id])`.
     ///
     /// It runs one statement for all keys. The cursor of a page is valid in [`list`](Self::list) of
     /// the other entity, with the key as the only filter.
