@@ -1,4 +1,4 @@
-//! What handlers of extra and plugin routes can take as arguments.
+//! Extractors: argument types for handlers of extra and plugin routes.
 
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
@@ -9,8 +9,8 @@ use crate::{Adapters, Cx, Error};
 impl<S: Sync> FromRequestParts<S> for Cx {
     type Rejection = Error;
 
-    /// The context of the request. On a plugin's route whose credential could not be used, the
-    /// resolver's error.
+    /// The context of the request. On a plugin's route with an invalid credential: the resolver's
+    /// error.
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Error> {
         if let Some(cx) = parts.extensions.get::<Self>() {
             return Ok(cx.clone());
@@ -36,7 +36,7 @@ impl<S: Sync> FromRequestParts<S> for Adapters {
     }
 }
 
-/// What the client may know of an error; its cause stays behind.
+/// The public part of an error, without its cause.
 pub(super) fn copy(error: &Error) -> Error {
     let copy =
         Error::new(error.code(), error.message().to_owned()).with_details(error.details().to_vec());

@@ -1,4 +1,4 @@
-//! Values that start-up hooks keep for handlers, one per type.
+//! Values that start-up hooks store for handlers, one per type.
 
 use std::any::{Any, TypeId, type_name};
 use std::collections::HashMap;
@@ -13,15 +13,15 @@ use crate::{Error, Result};
 pub(crate) struct Extensions(Arc<RwLock<HashMap<TypeId, Arc<dyn Any + Send + Sync>>>>);
 
 impl Extensions {
-    /// Keeps a value. It replaces an earlier one of its type.
+    /// Stores a value. It replaces an earlier one of its type.
     pub(super) fn put<T: Send + Sync + 'static>(&self, value: T) {
         self.0.write().insert(TypeId::of::<T>(), Arc::new(value));
     }
 
-    /// The value of a type.
+    /// Returns the value of a type.
     ///
     /// # Errors
-    /// `internal` when there is none.
+    /// `internal` if there is none.
     pub(super) fn get<T: Send + Sync + 'static>(&self) -> Result<Arc<T>> {
         let found = self.0.read().get(&TypeId::of::<T>()).cloned();
         found

@@ -68,18 +68,18 @@ use crate::entity::PageArgs;
 use crate::store::{Projection, Rows};
 use crate::{Cx, Result, Value};
 
-/// What the methods of operations hand out: a future of `Result<T>`.
+/// The return type of operation methods: a future of `Result<T>`.
 #[must_use = "nothing is done before it is awaited"]
 pub trait ResultFuture<T>: Future<Output = crate::Result<T>> {}
 
 impl<T, F: Future<Output = crate::Result<T>>> ResultFuture<T> for F {}
 
-/// In which form records are wanted.
+/// The form of returned records.
 #[derive(Debug, Clone)]
 pub enum Form {
     /// As JSON objects of these fields.
     Json(Arc<Projection>),
-    /// The same, with notes of where each ends and what it holds in some fields.
+    /// The same, with the end of each record and its values in some fields.
     Noted(Arc<Projection>, Arc<[usize]>),
     /// As values.
     Records,
@@ -88,20 +88,20 @@ pub enum Form {
 /// A call of an operation.
 #[derive(Debug)]
 pub struct Call<'a> {
-    /// Who and when.
+    /// The context of the call.
     pub cx: &'a Cx,
-    /// One per parameter of the operation; `None` when omitted, `Null` when given as null. Types
-    /// are right, and required ones are present: whoever builds a call checks that.
+    /// One value per parameter of the operation; `None` if omitted, `Null` if given as null. The
+    /// creator of a call must check that types are right and required values are present.
     pub args: Vec<Option<Value>>,
-    /// Limit and cursor of calls that answer pages.
+    /// Limit and cursor of calls that return pages.
     pub page: PageArgs,
-    /// How records are wanted.
+    /// The form of returned records.
     pub form: &'a Form,
     /// The version the caller expects (`If-Match`).
     pub version: Option<i64>,
 }
 
-/// What a call answers.
+/// The result of a call.
 #[derive(Debug)]
 pub enum Outcome {
     /// One record, or none (`count` 0).
@@ -110,14 +110,14 @@ pub enum Outcome {
     Page {
         /// The records.
         rows: Rows,
-        /// Continues behind the last one.
+        /// The cursor of the next page.
         next_cursor: Option<String>,
     },
     /// An array of records.
     List(Rows),
-    /// Numbers over records.
+    /// Aggregates over records.
     Numbers {
-        /// Key and members of each group, when values are wanted.
+        /// Key and members of each group, if the caller wants values.
         rows: Vec<Vec<Value>>,
         /// The same as objects separated by commas.
         json: Vec<u8>,
@@ -126,20 +126,20 @@ pub enum Outcome {
     Boolean(bool),
     /// A number of records.
     Count(u64),
-    /// Any JSON, finished.
+    /// Any complete JSON value.
     Json(Vec<u8>),
-    /// Nothing.
+    /// No value.
     Nothing,
-    /// One record, its key in `last`; `created` tells whether it is new.
+    /// One record, with its key in `last`; `created` says whether it is new.
     Upserted(Rows),
 }
 
 /// A planned operation.
 pub trait Executor: Send + Sync {
-    /// Runs it.
+    /// Runs the operation.
     fn run<'a>(&'a self, table: &'a Table, call: Call<'a>) -> BoxFuture<'a, Result<Outcome>>;
 
-    /// Adds what is wrong with arguments that it writes in a way of its own, for a call that is
+    /// Adds mistakes in arguments that the operation writes in its own way, for a call that is
     /// refused anyway.
     fn judge(&self, table: &Table, args: &[Option<Value>], problems: &mut Vec<crate::Problem>) {
         let _ = (table, args, problems);

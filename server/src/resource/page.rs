@@ -8,7 +8,7 @@ use crate::filter::{Filter, Linked, Op, Operand, Source};
 use crate::store::{After, Order, Plan, Row, Rows};
 use crate::{Code, Cx, Error, Problem, Result, Timestamp, Value};
 
-/// What a list asks for.
+/// The parameters of a list.
 #[derive(Debug, Default)]
 pub struct ListRequest {
     /// Limit and cursor.
@@ -17,12 +17,12 @@ pub struct ListRequest {
     pub sort: Option<(usize, Direction)>,
     /// Conditions with fixed values.
     pub filter: Option<Filter>,
-    /// Deleted records as well: for the application itself.
+    /// Whether to include deleted records; only for the application itself.
     pub deleted: bool,
 }
 
 impl Table {
-    /// A page of the records that match.
+    /// Returns a page of the matching records.
     ///
     /// # Errors
     /// `invalid_cursor`; `validation_failed` for a limit of 0.
@@ -57,7 +57,7 @@ impl Table {
         .await
     }
 
-    /// How pages of its list are asked for.
+    /// The kind of paging of its list.
     pub(crate) fn paging(&self) -> Paging {
         self.desc.paging.within(self.desc.pagination.max_limit)
     }
@@ -71,7 +71,7 @@ impl Table {
                 desc: key.desc,
             })
             .collect();
-        // Behind the key nothing is left to put in order.
+        // Keys after the primary key cannot change the order.
         match order.iter().position(|key| key.field == self.desc.primary) {
             Some(at) => order.truncate(at + 1),
             None => order.push(Order {
@@ -82,8 +82,8 @@ impl Table {
         order
     }
 
-    /// The order by the fields of the default sort when they begin with this field, turned round as
-    /// a whole if need be; else by the field alone.
+    /// The order by the fields of the default sort if it begins with this field, reversed as a
+    /// whole if necessary; else by the field alone.
     fn sorted(&self, field: usize, desc: bool) -> Vec<Order> {
         let default = self.desc.sort;
         match default.first() {
@@ -103,7 +103,8 @@ impl Table {
         }
     }
 
-    /// A page of records: the one place where limits, cursors and shapes of selects meet.
+    /// Returns a page of records: the only place that combines limits, cursors and the forms of
+    /// selects.
     ///
     /// # Errors
     /// `invalid_cursor`.
@@ -123,8 +124,8 @@ impl Table {
             clock,
             context,
         } = self.page_query(cx, (route, sort), filter, &order)?;
-        // What a named sort compares with the clock stays as it was on the first page, so that a
-        // walk has one window.
+        // The clock values in a named sort stay the same as on the first page, so that all pages of
+        // a walk have the same time window.
         let fixes = sort.is_some() && !clock.at.is_empty();
         let mut fixed: Vec<Value> = fixes
             .then_some(Value::Date(clock.now))
@@ -196,9 +197,9 @@ impl Table {
         Ok(Outcome::Page { rows, next_cursor })
     }
 
-    /// The sort values of the record that a page ended with, when they were too long for its
-    /// cursor. `was` is their digest of that time: from other values the walk would skip records,
-    /// or repeat some.
+    /// The sort values of the last record of the previous page, if they were too long for its
+    /// cursor. `was` is their digest at that time: after a change of the values the walk would skip
+    /// or repeat records.
     async fn position_of(
         &self,
         cx: &Cx,
@@ -237,7 +238,7 @@ impl Table {
         }
     }
 
-    /// A statement of a page before its position and limit.
+    /// The statement of a page without its position and limit.
     fn page_query(
         &self,
         cx: &Cx,
@@ -272,10 +273,10 @@ impl Table {
         })
     }
 
-    /// The cursor of a page that a route would continue behind a position.
+    /// The cursor for a page of a route that continues after a position.
     ///
     /// # Errors
-    /// As [`Table::page`].
+    /// Like [`Table::page`].
     pub(super) fn seal(
         &self,
         cx: &Cx,
@@ -291,10 +292,10 @@ impl Table {
         ))
     }
 
-    /// The first record that matches a filter with fixed values, in an order.
+    /// Returns the first record in an order that matches a filter with fixed values.
     ///
     /// # Errors
-    /// When the store cannot answer.
+    /// If the store fails.
     pub async fn first(
         &self,
         cx: &Cx,
@@ -322,13 +323,13 @@ impl Table {
     }
 }
 
-/// A page as a route asks for it, within the bounds of the route.
+/// The page that a route requests, within the limits of the route.
 pub(crate) struct Ask {
-    /// Names the caller in cursors, so that none travels between routes.
+    /// The route name in cursors, so that a cursor is valid for one route only.
     pub(crate) route: &'static str,
-    /// The sort that was chosen by its name: none travels between them either.
+    /// The name of the chosen sort; a cursor is valid for one sort only.
     pub(crate) sort: Option<&'static str>,
-    /// With fixed values.
+    /// The filter, with fixed values.
     pub(crate) filter: Filter,
     pub(crate) order: Vec<Order>,
     /// Without a limit it is unbounded.
