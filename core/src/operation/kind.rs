@@ -194,7 +194,7 @@ impl dyn Kind {
 pub enum Options {
     /// The options of `aggregate`.
     Aggregate(&'static super::Aggregate),
-    /// The options of `array_write`.
+    /// The options of `array_push`, `array_pull` and `array_set`.
     ArrayWrite(&'static super::ArrayWrite),
     /// The options of `batch`.
     Batch(&'static super::Batch),

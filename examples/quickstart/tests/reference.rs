@@ -208,14 +208,14 @@ fn options() {
         .map(|(kind, options)| (kind, options.trim_end_matches('}').trim()))
         .filter(|(kind, _)| *kind != "operation")
         .map(|(kind, options)| {
-            vec![
-                format!("`{kind}`"),
-                options
-                    .split(' ')
-                    .map(|option| format!("`{option}`"))
-                    .collect::<Vec<_>>()
-                    .join(", "),
-            ]
+            let names = options.split_whitespace();
+            let names: Vec<_> = names.map(|option| format!("`{option}`")).collect();
+            let names = if names.is_empty() {
+                "none".to_owned()
+            } else {
+                names.join(", ")
+            };
+            vec![format!("`{kind}`"), names]
         })
         .collect();
     assert!(rows.len() >= 15, "{rows:?}");
