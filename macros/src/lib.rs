@@ -34,31 +34,31 @@ mod snapshot;
 /// Whether adapters and routes are generated. The feature `server` of `linchpin` sets it.
 const SERVER: bool = cfg!(feature = "server");
 
-#[doc = include_str!("../docs/entity.md")]
+#[cfg_attr(not(doctest), doc = include_str!("../docs/entity.md"))]
 #[proc_macro_attribute]
 pub fn entity(args: TokenStream, item: TokenStream) -> TokenStream {
     entity::run(&args.into(), &item.into()).into()
 }
 
-#[doc = include_str!("../docs/field_enum.md")]
+#[cfg_attr(not(doctest), doc = include_str!("../docs/field_enum.md"))]
 #[proc_macro_derive(FieldEnum, attributes(field))]
 pub fn field_enum(item: TokenStream) -> TokenStream {
     entity::field_enum(&item.into()).into()
 }
 
-#[doc = include_str!("../docs/embedded.md")]
+#[cfg_attr(not(doctest), doc = include_str!("../docs/embedded.md"))]
 #[proc_macro_derive(Embedded, attributes(field))]
 pub fn embedded(item: TokenStream) -> TokenStream {
     entity::embedded(&item.into()).into()
 }
 
-#[doc = include_str!("../docs/roles.md")]
+#[cfg_attr(not(doctest), doc = include_str!("../docs/roles.md"))]
 #[proc_macro_derive(Roles, attributes(role))]
 pub fn roles(item: TokenStream) -> TokenStream {
     roles::run(&item.into()).into()
 }
 
-#[doc = include_str!("../docs/operation.md")]
+#[cfg_attr(not(doctest), doc = include_str!("../docs/operation.md"))]
 #[proc_macro_attribute]
 pub fn operation(args: TokenStream, item: TokenStream) -> TokenStream {
     operation::run(args.into(), item.into()).into()
@@ -71,19 +71,19 @@ pub fn __operation(input: TokenStream) -> TokenStream {
     schema::expand(input.into()).into()
 }
 
-#[doc = include_str!("../docs/projection.md")]
+#[cfg_attr(not(doctest), doc = include_str!("../docs/projection.md"))]
 #[proc_macro_attribute]
 pub fn projection(args: TokenStream, item: TokenStream) -> TokenStream {
     projection::run(args.into(), item.into()).into()
 }
 
-#[doc = include_str!("../docs/package.md")]
+#[cfg_attr(not(doctest), doc = include_str!("../docs/package.md"))]
 #[proc_macro]
 pub fn package(input: TokenStream) -> TokenStream {
     package::run(input.into()).into()
 }
 
-#[doc = include_str!("../docs/route.md")]
+#[cfg_attr(not(doctest), doc = include_str!("../docs/route.md"))]
 #[proc_macro_attribute]
 pub fn route(args: TokenStream, item: TokenStream) -> TokenStream {
     route::run(args.into(), item.into()).into()

@@ -69,19 +69,24 @@ impl DatabaseUrl {
         let named = parameters.split('&').filter_map(|parameter| {
             let (name, value) = parameter.split_once('=')?;
             let name = name.to_ascii_lowercase();
-            ["pass", "secret", "token", "key"]
+            ["pass", "pwd", "secret", "token", "key"]
                 .iter()
                 .any(|word| name.contains(word))
                 .then_some(value)
         });
-        self.password().into_iter().chain(named)
+        self.passwords().into_iter().flatten().chain(named)
     }
 
-    /// Returns the text between the first `:` of the authority and its last `@`.
-    fn password(&self) -> Option<&str> {
-        let authority = self.rest().strip_prefix("//")?;
-        let (user, _) = authority.rsplit_once('@')?;
-        user.split_once(':').map(|(_, password)| password)
+    /// Returns the text between the first `:` of the authority and its last `@`. A raw password may
+    /// contain `/`, `?` and `#`, and parameters may contain `@`: both readings are secrets, the
+    /// longer one first.
+    fn passwords(&self) -> [Option<&str>; 2] {
+        let whole = self.rest().strip_prefix("//").unwrap_or_default();
+        let authority = whole.split(['/', '?', '#']).next().unwrap_or_default();
+        [whole, authority].map(|text| {
+            let (user, _) = text.rsplit_once('@')?;
+            user.split_once(':').map(|(_, password)| password)
+        })
     }
 }
 
@@ -125,6 +130,10 @@ mod tests {
         assert!(!format!("{url:?}").contains("a%40b"));
         let url = DatabaseUrl::new("toy:box?size=3&api_token=hush");
         assert_eq!(url.redact("box of size 3: hush!"), "box of size 3: ..!");
+        let url = DatabaseUrl::new("toy://me:hush@host/db?name=a@b");
+        assert_eq!(url.redact("refused: hush"), "refused: ..");
+        let url = DatabaseUrl::new("toy://me@host?pwd=quiet");
+        assert_eq!(url.redact("refused: me, quiet"), "refused: me, ..");
         let url = DatabaseUrl::new("sqlite:app.db");
         assert_eq!(url.redact("cannot open app.db"), "cannot open app.db");
     }

@@ -194,7 +194,7 @@ impl Shelf {
                     return Err(place.elsewhere("has other fields than it has here"));
                 }
                 Ok(Found::Nothing) | Err(_) if began.elapsed() < MAKING.0 => {
-                    std::thread::sleep(MAKING.1)
+                    std::thread::sleep(MAKING.1);
                 }
                 Ok(Found::Nothing) | Err(_) => {
                     return Err(place.elsewhere("is damaged, or not made yet"));
@@ -219,7 +219,7 @@ impl Shelf {
                     tracing::warn!(entity = index.entity, %error, folder = %folder.display(), "the search index is damaged: it is made anew");
                 }
                 Err(_) => {
-                    tracing::warn!(entity = index.entity, folder = %folder.display(), "the search index is damaged: it is made anew")
+                    tracing::warn!(entity = index.entity, folder = %folder.display(), "the search index is damaged: it is made anew");
                 }
             }
             std::fs::remove_dir_all(&folder).map_err(|error| cannot("remove", &folder, &error))?;

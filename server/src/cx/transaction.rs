@@ -146,8 +146,9 @@ impl Cx {
     ///
     /// Use it to wake a background task that reads what the transaction writes: before the commit
     /// the task would find nothing. `work` must return quickly, because the caller of
-    /// [`Cx::transaction`] waits for it. It is lost when the process dies between the commit and the
-    /// call, so the background task should also look for work at intervals.
+    /// [`Cx::transaction`] waits for it. A panic of `work` is logged, and the call succeeds. `work` is
+    /// lost when the process dies between the commit and the call, or when the transaction has
+    /// ended before `after_commit` is called, so the background task should also look for work at intervals.
     ///
     /// ```no_run
     /// # use linchpin::prelude::*;

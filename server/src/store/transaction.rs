@@ -1,5 +1,6 @@
 //! The transaction of a call context.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -116,12 +117,15 @@ impl TxScope {
         }
         let after_commit = std::mem::take(&mut *self.after_commit.lock());
         for work in after_commit {
-            work();
+            // The records are stored: a panic must not turn the call into an error.
+            if catch_unwind(AssertUnwindSafe(work)).is_err() {
+                tracing::error!("work after a commit panicked");
+            }
         }
         Ok(())
     }
 
-    /// Runs `work` after the commit. A rollback drops it.
+    /// Runs `work` after the commit. A rollback drops it, and so does a transaction that has ended.
     pub(crate) fn after_commit(&self, work: Box<dyn FnOnce() + Send>) {
         self.after_commit.lock().push(work);
     }

@@ -49,6 +49,8 @@ struct Part {
     tests: BTreeSet<String>,
     /// Sources that are compiled into tests only.
     sources: BTreeSet<PathBuf>,
+    /// Whether documentation of the macros changed, whose examples are compiled.
+    examples: bool,
 }
 
 impl Affected {
@@ -80,9 +82,11 @@ impl Affected {
             .is_none_or(|some| some.code.contains(package) || some.tests.contains(package))
     }
 
-    /// Whether any code outside of tests changed.
-    pub(crate) fn has_code(&self) -> bool {
-        self.some.as_ref().is_none_or(|some| !some.code.is_empty())
+    /// Whether examples in documentation comments can have broken.
+    pub(crate) fn has_examples(&self) -> bool {
+        self.some
+            .as_ref()
+            .is_none_or(|some| some.examples || !some.code.is_empty())
     }
 
     /// Whether there is nothing to check.
@@ -179,6 +183,7 @@ fn judge(root: &Path, packages: &Packages, changes: &[PathBuf]) -> Option<Part> 
                 .iter()
                 .filter(|(_, package)| reads(package))
                 .map(|(name, _)| name.clone());
+            some.examples |= owner.is_some_and(|(name, _)| name == MACROS);
             some.tests
                 .extend(readers.chain(owner.map(|(name, _)| name.clone())));
             // A document may be the documentation of a crate.
@@ -370,6 +375,15 @@ mod tests {
             judged(&["snapshots/entity.snap"]),
             Some((vec![], names(&["linchpin-macros"])))
         );
+    }
+
+    #[test]
+    fn documentation_of_the_macros_has_examples() {
+        let examples = |file: &str| {
+            let changes = [PathBuf::from(file)];
+            judge(Path::new("/w"), &workspace(), &changes).is_some_and(|some| some.examples)
+        };
+        assert!(examples("macros/docs/entity.md") && !examples("docs/guide.md"));
     }
 
     #[test]

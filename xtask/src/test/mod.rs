@@ -115,7 +115,7 @@ fn fewer_features() -> Vec<Result<(), String>> {
             cargo(&bare).args(AS_TESTS).args(["--", "-D", "warnings"]),
         )
     };
-    ["", "server", "sqlite", "postgres"]
+    ["", "server", "sqlite", "jwt,postgres"]
         .iter()
         .map(with)
         .collect()
@@ -160,7 +160,7 @@ fn tests(fast: bool, affected: &Affected) -> Vec<Result<(), String>> {
     for binary in others {
         jobs.push(Box::new(|| binary.run()));
     }
-    if affected.has_code() {
+    if affected.has_examples() {
         let doc = ["test", "--workspace", "--exclude", SEARCH, "--doc"];
         let examples = move || step_beside("documentation examples", cargo(&doc).args(FEATURES));
         jobs.push(Box::new(examples));

@@ -18,6 +18,7 @@ pub(crate) struct Device {
     pub(crate) trusted_version: Option<i64>,
     pub(crate) created_at: Timestamp,
     /// When the user got a mail about this device; `None` if no mail was sent.
+    #[field(column = "told_at")]
     pub(crate) notified_at: Option<Timestamp>,
     pub(crate) last_seen_at: Timestamp,
     pub(crate) expires_at: Option<Timestamp>,

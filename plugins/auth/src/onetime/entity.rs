@@ -83,7 +83,7 @@ pub(crate) struct OneTime {
     /// The payload, encrypted.
     pub(crate) sealed: Option<String>,
     /// Number of wrong answers that are still allowed.
-    #[field(range = 0..)]
+    #[field(range = 0.., column = "tries_left")]
     pub(crate) attempts_left: i64,
     /// Number of codes that can still be sent for it.
     #[field(range = 0..)]
