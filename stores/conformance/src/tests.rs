@@ -350,3 +350,19 @@ fn faults_are_found() {
         assert!(outcome.is_err(), "{name} was not found");
     }
 }
+
+/// A name that no store grants would skip its statements on every store.
+#[test]
+fn steps_need_capabilities_that_exist() {
+    let steps = [
+        Step::Upsert(vec![], Filter::TRUE, vec![], vec![]),
+        Step::Hold(Filter::TRUE, vec![]),
+        Step::Lock(Filter::TRUE, None, vec![]),
+        Step::Aggregate(Filter::TRUE, vec![], vec![], vec![]),
+    ];
+    let memory = Memory::new();
+    for step in steps {
+        let capability = step.capability().expect("each of them needs one");
+        assert!(memory.kind().grants(capability), "{capability}");
+    }
+}
