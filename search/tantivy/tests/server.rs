@@ -237,7 +237,7 @@ async fn a_damaged_index_is_made_anew() {
     let damages: [(&str, Damage); 4] = [
         ("empty", |file| std::fs::write(file, "").unwrap()),
         ("garbage", |file| {
-            std::fs::write(file, vec![0xa5; 4096]).unwrap()
+            std::fs::write(file, vec![0xa5; 4096]).unwrap();
         }),
         ("cut", |file| {
             let bytes = std::fs::read(file).unwrap();
