@@ -225,8 +225,7 @@ const OPERATIONS: [(&str, &str); 6] = [
 fn entity(i: usize, operations: usize) -> String {
     let mut out = format!(
         "//! Entity {i}.\nuse linchpin::prelude::*;\n\n#[derive(Clone, Copy, Debug, PartialEq, FieldEnum)]\npub enum Status {{\n    Draft,\n    Live,\n    Gone,\n}}\n\n\
-         /// One of many.\n#[entity(unique(slug), index(author_id, created_at), sort =
-         /// desc(created_at))]\n#[derive(Clone, Debug)]\npub struct Entity{i} {{\n \
+         /// One of many.\n#[entity(unique(slug), index(author_id, created_at), sort = desc(created_at))]\n#[derive(Clone, Debug)]\npub struct Entity{i} {{\n    \
          #[field(primary, default = uuid)]\n    pub id: String,\n    #[field(length = 1..=200)]\n    pub title: String,\n    pub slug: String,\n    \
          pub author_id: String,\n    #[field(default = Status::Draft)]\n    pub status: Status,\n    #[field(default = 0)]\n    pub views: i64,\n    \
          pub due_at: Option<Timestamp>,\n    #[field(default = now)]\n    pub created_at: Timestamp,\n}}\n"
@@ -255,6 +254,7 @@ mod tests {
         let text = super::entity(3, 6);
         assert_eq!(text.matches("#[operation(").count(), 6);
         assert_eq!(text.matches("    pub ").count(), 8);
+        assert!(text.contains("sort = desc(created_at))]\n"), "{text}");
         assert!((super::median(&mut [3.0, 1.0, 2.0]) - 2.0).abs() < 1e-9);
     }
 }
