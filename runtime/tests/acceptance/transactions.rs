@@ -297,6 +297,8 @@ async fn after_the_commit(s: &Server) {
     bank.cx
         .transaction(async |cx| {
             cx.after_commit(note("first"));
+            // Its panic is logged: the records are stored, so the call succeeds.
+            cx.after_commit(|| panic!("on purpose"));
             bank.accounts.take(cx, "a").await?;
             cx.transaction(async |cx| {
                 cx.after_commit(note("second"));
