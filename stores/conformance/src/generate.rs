@@ -235,16 +235,16 @@ fn any_pick() -> impl Strategy<Value = Option<Pick>> {
 fn any_upsert() -> impl Strategy<Value = Step> {
     let keys = proptest::sample::select(vec![vec![0_usize], vec![1], vec![3, STATUS_FIELD]]);
     let record = (0..FIELDS.len()).map(any_value).collect::<Vec<_>>();
-    let guard = prop_oneof![2 => Just((Filter::TRUE, Vec::new())), 1 => any_filter()];
+    let filter = prop_oneof![2 => Just((Filter::TRUE, Vec::new())), 1 => any_filter()];
     let parts = (
         keys,
         record,
-        guard,
+        filter,
         proptest::sample::subsequence(vec![2_usize, 4, 5, 6, TAGS, META], 0..4),
         any::<u64>(),
         any_text(),
     );
-    parts.prop_map(|(keys, mut values, (guard, further), set, fresh, slug)| {
+    parts.prop_map(|(keys, mut values, (filter, further), set, fresh, slug)| {
         let by_key = keys == [0];
         for field in [1, 3] {
             values[field] = Value::Null;
@@ -264,7 +264,7 @@ fn any_upsert() -> impl Strategy<Value = Step> {
                 nullable: true,
             }),
         };
-        let guard = guard.map_sources(&mut |_, _, source| match source {
+        let filter = filter.map_sources(&mut |_, _, source| match source {
             Source::Arg { index, nullable } => Source::Arg {
                 index: index + FIELDS.len(),
                 nullable,
@@ -272,7 +272,7 @@ fn any_upsert() -> impl Strategy<Value = Step> {
             source => source,
         });
         values.extend(further);
-        Step::Upsert(keys, guard, set.into_iter().map(assign).collect(), values)
+        Step::Upsert(keys, filter, set.into_iter().map(assign).collect(), values)
     })
 }
 

@@ -8,6 +8,7 @@ use proptest::test_runner::{Config, TestRunner};
 use super::{META, THING, execute};
 use linchpin_core::Value;
 use linchpin_core::filter::{Filter, Op, Operand, Source};
+use linchpin_core::store::create_tables;
 use linchpin_core::store::{Assign, AssignValue, Plan, Store};
 use linchpin_memory::Memory;
 
@@ -168,10 +169,13 @@ pub fn items_agree_with_memory<T>(sequences: u32, make: impl Fn() -> (Arc<dyn St
 
 async fn run(store: &dyn Store, changes: &[Change]) -> Result<(), TestCaseError> {
     let model = Memory::new();
-    store
-        .install(&[&THING])
+    create_tables(store, &[&THING])
         .await
-        .map_err(|e| TestCaseError::fail(format!("install: {e:?}")))?;
+        .map_err(|e| TestCaseError::fail(format!("tables: {e:?}")))?;
+    store
+        .ready()
+        .await
+        .map_err(|e| TestCaseError::fail(format!("ready: {e:?}")))?;
     let mut record = vec![Value::Null; THING.fields.len()];
     record[0] = Value::Text("k1".to_owned());
     record[7] = Value::Text("draft".to_owned());

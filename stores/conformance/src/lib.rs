@@ -8,10 +8,14 @@
 
 mod generate;
 mod items;
+mod renamed;
+mod renamed_plans;
 #[cfg(test)]
 mod tests;
 
 pub use items::items_agree_with_memory;
+pub use renamed::{Execute, FILLER, RenamedStore, contracted, renamed};
+pub use renamed_plans::{FOLDER, NOTE, runs_every_plan};
 
 use std::sync::Arc;
 
@@ -23,6 +27,7 @@ use linchpin_core::entity::{
     EntityDesc, EnumDesc, FieldDesc, Flags, IndexDesc, Kind, SortDesc, UniqueDesc,
 };
 use linchpin_core::filter::{Filter, Source};
+use linchpin_core::store::create_tables;
 use linchpin_core::store::{After, Assign, Compute, Group, Order, Pick, Plan, Rows, Store};
 use linchpin_core::validate::list_value;
 use linchpin_memory::Memory;
@@ -140,7 +145,7 @@ impl Step {
 /// Runs random sequences on fresh stores and on the memory store. Statements that need a missing
 /// capability of the store are skipped.
 ///
-/// `make` opens an empty store. [`THING`] is installed already or gets installed here. The other
+/// `make` opens an empty store. [`THING`] has its table already, or gets it here. The other
 /// value is dropped after the sequence (for example, a temporary directory).
 ///
 /// # Panics
@@ -178,11 +183,13 @@ fn first_difference<T>(
 
 async fn run(store: &dyn Store, steps: Vec<Step>) -> Result<(), TestCaseError> {
     let model = Memory::new();
-    let entities = [&THING];
-    store
-        .install(&entities)
+    create_tables(store, &[&THING])
         .await
-        .map_err(|e| TestCaseError::fail(format!("install: {e:?}")))?;
+        .map_err(|e| TestCaseError::fail(format!("tables: {e:?}")))?;
+    store
+        .ready()
+        .await
+        .map_err(|e| TestCaseError::fail(format!("ready: {e:?}")))?;
     for step in steps {
         if !step
             .capability()
@@ -226,7 +233,7 @@ async fn run(store: &dyn Store, steps: Vec<Step>) -> Result<(), TestCaseError> {
 /// Closes a store and checks that it refuses every call afterwards, even if it is closed several
 /// times.
 pub async fn refuses_once_closed(store: &dyn Store) {
-    store.install(&[&THING]).await.expect("installed");
+    create_tables(store, &[&THING]).await.expect("created");
     let prepare = |plan| store.prepare(&THING, plan).expect("a plan");
     let by_key = || Filter::eq_arg(0, 0);
     let text = |t: &str| Value::Text(t.to_owned());
@@ -298,7 +305,7 @@ async fn call(store: &dyn Store, step: &Step) -> Answer {
         Step::Insert(values) => (Plan::Insert, values),
         Step::Update(filter, set, pick, args) => (Plan::Update { filter, set, pick }, args),
         Step::Delete(filter, pick, args) => (Plan::Delete { filter, pick }, args),
-        Step::Upsert(keys, guard, set, args) => (Plan::Upsert { keys, guard, set }, args),
+        Step::Upsert(keys, filter, set, args) => (Plan::Upsert { keys, filter, set }, args),
         Step::Exists(filter, args) => {
             let statement = store
                 .prepare(&THING, Plan::Exists { filter })

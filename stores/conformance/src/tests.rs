@@ -50,11 +50,8 @@ impl Store for Faulty {
     > {
         self.0.begin()
     }
-    fn install<'a>(
-        &'a self,
-        entities: &'a [&'static EntityDesc],
-    ) -> Pin<Box<dyn Future<Output = linchpin_core::Result<()>> + Send + 'a>> {
-        self.0.install(entities)
+    fn schema(&self) -> Option<&dyn linchpin_core::schema::SchemaStore> {
+        self.0.schema()
     }
     fn ready(&self) -> Pin<Box<dyn Future<Output = linchpin_core::Result<()>> + Send + '_>> {
         self.0.ready()
@@ -260,10 +257,10 @@ fn faults_are_found() {
             },
             plan => plan,
         }),
-        ("an upsert that ignores its guard", |plan| match plan {
+        ("an upsert that ignores its filter", |plan| match plan {
             Plan::Upsert { keys, set, .. } => Plan::Upsert {
                 keys,
-                guard: Filter::TRUE,
+                filter: Filter::TRUE,
                 set,
             },
             plan => plan,

@@ -1,6 +1,6 @@
 //! The in-memory store: the reference model for all other stores.
 //!
-//! It defines the meaning of each [`Plan`](linchpin_core::store::Plan) with simple code, and shares
+//! It defines the meaning of each [`Plan`] with simple code, and shares
 //! no code with the SQL renderers of other stores. One lock per table makes every statement atomic.
 //! Nothing survives the process.
 
@@ -87,8 +87,8 @@ impl Memory {
             Plan::Delete { filter, pick } => {
                 table.delete(change, filter, pick.as_ref(), &args, &mut rows);
             }
-            Plan::Upsert { keys, guard, set } => {
-                table.upsert(change, keys, (guard, set), &args, &mut rows)?;
+            Plan::Upsert { keys, filter, set } => {
+                table.upsert(change, keys, (filter, set), &args, &mut rows)?;
             }
             Plan::Select { .. }
             | Plan::Related { .. }
@@ -175,18 +175,6 @@ impl Store for Memory {
 
     fn outbox(&self) -> Option<&dyn Outbox> {
         Some(&*self.outbox)
-    }
-
-    fn install<'a>(
-        &'a self,
-        entities: &'a [&'static EntityDesc],
-    ) -> Pin<Box<dyn Future<Output = Result<()>> + Send + 'a>> {
-        Box::pin(async move {
-            for entity in entities {
-                self.table(entity);
-            }
-            Ok(())
-        })
     }
 
     fn ready(&self) -> Pin<Box<dyn Future<Output = Result<()>> + Send + '_>> {

@@ -1,43 +1,75 @@
 //! The outbox in memory: events of this process, up to a maximum number.
 
 use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 
 use linchpin_core::BoxFuture;
-use linchpin_core::event::Entry;
-use linchpin_core::store::Outbox;
+use linchpin_core::event::{Entry, OutboxRow};
+use linchpin_core::store::{Committed, Numbers, Outbox, Parked, Waiting};
 use linchpin_core::{Result, Timestamp};
 
-/// The maximum number of waiting events. Beyond it the oldest is dropped: a stuck consumer must not
-/// use all memory.
+/// The maximum number of waiting events. Beyond it the oldest row is dropped, and its consumers are
+/// told: a stuck consumer must not use all memory.
 const ROOM: usize = 1 << 16;
 
 /// The waiting events, in the order of changes.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct Queue(Mutex<State>);
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct State {
-    entries: VecDeque<(i64, Entry)>,
+    rows: VecDeque<Arc<OutboxRow>>,
+    /// The number of events in the rows.
+    events: usize,
     last: i64,
-    /// The position of each consumer.
-    settled: HashMap<String, i64>,
+    /// The rows that each consumer has had.
+    settled: HashMap<String, Numbers>,
     /// The events of the open transaction; nothing else writes meanwhile.
     held: Option<Vec<Entry>>,
+    committed: Option<Arc<dyn Committed>>,
+}
+
+impl std::fmt::Debug for Queue {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let state = self.0.lock();
+        f.debug_struct("Queue")
+            .field("events", &state.events)
+            .field("last", &state.last)
+            .finish_non_exhaustive()
+    }
 }
 
 impl State {
+    /// Adds the events of a commit as one row, and hands them over.
     fn append(&mut self, entries: Vec<Entry>) {
-        for entry in entries {
-            if self.entries.len() == ROOM {
-                self.entries.pop_front();
+        if entries.is_empty() {
+            return;
+        }
+        let (stored, live): (Vec<_>, Vec<_>) = entries.into_iter().partition(|entry| entry.stored);
+        let mut rows = Vec::with_capacity(2);
+        if !stored.is_empty() {
+            self.last += 1;
+            self.events += stored.len();
+            let row = Arc::new(OutboxRow::new(self.last, stored));
+            self.rows.push_back(Arc::clone(&row));
+            rows.push(row);
+            while self.events > ROOM
+                && let Some(oldest) = self.rows.pop_front()
+            {
+                self.events -= oldest.events.len();
                 tracing::error!(
-                    "{ROOM} events wait in memory, and the oldest was given up: a consumer is failing"
+                    "{ROOM} events wait in memory, and the oldest were given up: a consumer is failing"
                 );
             }
-            self.last += 1;
-            self.entries.push_back((self.last, entry));
+        }
+        if !live.is_empty() {
+            rows.push(Arc::new(OutboxRow::new(0, live)));
+        }
+        if let Some(committed) = &self.committed {
+            committed.committed(rows);
         }
     }
 }
@@ -73,124 +105,207 @@ impl Queue {
     }
 }
 
+fn ready<'a, T: Send + 'a>(value: T) -> BoxFuture<'a, Result<T>> {
+    Box::pin(std::future::ready(Ok(value)))
+}
+
 impl Outbox for Queue {
-    fn open<'a>(&'a self, consumers: &'a [&'a str]) -> BoxFuture<'a, Result<()>> {
+    fn open<'a>(
+        &'a self,
+        consumers: &'a [&'a str],
+        committed: Arc<dyn Committed>,
+    ) -> BoxFuture<'a, Result<()>> {
         let mut state = self.0.lock();
+        state.committed = Some(committed);
         let last = state.last;
         for consumer in consumers {
-            state.settled.entry((*consumer).to_owned()).or_insert(last);
+            state
+                .settled
+                .entry((*consumer).to_owned())
+                .or_insert_with(|| {
+                    let mut had = Numbers::NONE;
+                    had.add(0, last);
+                    had
+                });
         }
-        Box::pin(std::future::ready(Ok(())))
+        ready(())
     }
 
     fn knows<'a>(&'a self, consumer: &'a str) -> BoxFuture<'a, Result<bool>> {
-        let known = self.0.lock().settled.contains_key(consumer);
-        Box::pin(std::future::ready(Ok(known)))
+        ready(self.0.lock().settled.contains_key(consumer))
+    }
+
+    fn is_in_commit_order(&self) -> bool {
+        true
+    }
+
+    // There are no other processes.
+    fn lead<'a>(
+        &'a self,
+        consumers: &'a [&'a str],
+        _: Duration,
+    ) -> BoxFuture<'a, Result<Vec<Option<i64>>>> {
+        ready(vec![Some(1); consumers.len()])
+    }
+
+    fn resign<'a>(&'a self, _: &'a [&'a str]) -> BoxFuture<'a, Result<()>> {
+        ready(())
     }
 
     fn waiting<'a>(
         &'a self,
         consumer: &'a str,
-        given: &'a [i64],
+        taken: &'a Numbers,
+        _: &'a [Arc<OutboxRow>],
         limit: usize,
-    ) -> BoxFuture<'a, Result<Vec<(i64, Entry)>>> {
-        let state = self.0.lock();
-        let settled = state.settled.get(consumer).copied().unwrap_or(state.last);
-        let after = given.last().copied().unwrap_or_default().max(settled);
-        let from = state.entries.partition_point(|(seq, _)| *seq <= after);
-        let waiting = state.entries.range(from..).take(limit).cloned().collect();
-        Box::pin(std::future::ready(Ok(waiting)))
+    ) -> BoxFuture<'a, Result<Waiting>> {
+        let mut state = self.0.lock();
+        let (first, last) = (state.rows.front().map(|row| row.seq), state.last);
+        let Some(settled) = state.settled.get_mut(consumer) else {
+            return ready(Waiting::default());
+        };
+        let mut had = settled.clone();
+        had.extend(taken);
+        // Rows before the first one were given up.
+        let gone = first.unwrap_or(last + 1) - 1;
+        let missing = had.holes(0).into_iter().filter(|(from, _)| *from <= gone);
+        let lost: u64 = missing
+            .map(|(from, to)| to.min(gone).abs_diff(from) + 1)
+            .sum();
+        if lost > 0 {
+            settled.add(0, gone);
+        }
+        let waiting = state.rows.iter().filter(|row| !had.has(row.seq));
+        let rows = waiting.take(limit).cloned().collect();
+        ready(Waiting { rows, lost })
     }
 
-    fn settle<'a>(&'a self, consumer: &'a str, given: &'a [i64]) -> BoxFuture<'a, Result<()>> {
-        if let Some(seq) = given.last().copied() {
-            let mut state = self.0.lock();
-            state.settled.insert(consumer.to_owned(), seq);
-            // Events that all consumers have processed are removed at once.
-            let least = state.settled.values().copied().min().unwrap_or_default();
-            let had = state.entries.partition_point(|(seq, _)| *seq <= least);
-            state.entries.drain(..had);
+    fn settle<'a>(&'a self, consumer: &'a str, done: &'a Numbers) -> BoxFuture<'a, Result<()>> {
+        let mut state = self.0.lock();
+        if let Some(settled) = state.settled.get_mut(consumer) {
+            settled.extend(done);
         }
-        Box::pin(std::future::ready(Ok(())))
+        // Rows that all consumers have processed are removed at once.
+        let firsts = state.settled.values().map(|had| had.holes(0)[0].0);
+        let least = firsts.min().unwrap_or_default();
+        let had = state.rows.partition_point(|row| row.seq < least);
+        let gone: usize = state.rows.drain(..had).map(|row| row.events.len()).sum();
+        state.events -= gone;
+        ready(())
+    }
+
+    // Nothing is left after the process: the log has the event.
+    fn park<'a>(&'a self, _: &'a str, _: &'a Parked) -> BoxFuture<'a, Result<()>> {
+        ready(())
     }
 
     fn prune<'a>(
         &'a self,
         _: &'a [&'a str],
         _: Timestamp,
+        _: Timestamp,
         _: usize,
     ) -> BoxFuture<'a, Result<usize>> {
-        Box::pin(std::future::ready(Ok(0)))
+        ready(0)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::borrow::Cow;
+    use linchpin_core::Uuid;
+    use linchpin_core::event::StoredText;
 
     use super::*;
-    use linchpin_core::Uuid;
 
-    fn entry() -> Entry {
-        Entry {
+    fn entries(count: usize) -> Vec<Entry> {
+        let row = StoredText {
             id: Uuid::new_v7(),
-            entity: Cow::Borrowed("notes"),
+            entity: "notes".to_owned(),
             record: None,
             at: Timestamp::default(),
-            event: String::new(),
-        }
+            event: r#"{"name":"n","route":"r","actor":"system","request":"","payload":{}}"#
+                .to_owned(),
+        };
+        let entry = row.decode(0).events.remove(0);
+        vec![entry; count]
     }
 
-    async fn places(queue: &Queue, consumer: &str, given: &[i64], limit: usize) -> Vec<i64> {
-        queue
-            .waiting(consumer, given, limit)
-            .await
-            .unwrap_or_default()
-            .iter()
-            .map(|(seq, _)| *seq)
-            .collect()
+    /// Receives nothing.
+    struct Nobody;
+
+    impl Committed for Nobody {
+        fn committed(&self, _: Vec<Arc<OutboxRow>>) {}
+        fn lost(&self, _: &[Entry]) {}
+    }
+
+    async fn open(queue: &Queue, consumers: &[&str]) {
+        queue.open(consumers, Arc::new(Nobody)).await.expect("open");
+    }
+
+    fn set(numbers: &[i64]) -> Numbers {
+        numbers.iter().copied().collect()
+    }
+
+    async fn places(queue: &Queue, consumer: &str, taken: &[i64], limit: usize) -> Vec<i64> {
+        let taken = set(taken);
+        let waiting = queue.waiting(consumer, &taken, &[], limit).await;
+        let rows = waiting.unwrap_or_default().rows;
+        rows.iter().map(|row| row.seq).collect()
     }
 
     #[tokio::test]
     async fn each_consumer_has_a_place_of_its_own() {
         let queue = Queue::default();
-        queue.append(vec![entry()]);
-        queue.open(&["a", "b"]).await.expect("open");
-        queue.append((0..5).map(|_| entry()).collect());
+        queue.append(entries(1));
+        open(&queue, &["a", "b"]).await;
+        for _ in 0..5 {
+            queue.append(entries(1));
+        }
         assert_eq!(
             places(&queue, "a", &[], 3).await,
             [2, 3, 4],
             "what was there before a consumer is not for it"
         );
         assert_eq!(places(&queue, "a", &[2, 3], 9).await, [4, 5, 6]);
-        queue.settle("a", &[2, 3, 4]).await.expect("settled");
-        assert_eq!(places(&queue, "a", &[], 9).await, [5, 6]);
+        queue.settle("a", &set(&[2, 4])).await.expect("settled");
+        assert_eq!(places(&queue, "a", &[], 9).await, [3, 5, 6]);
         assert_eq!(places(&queue, "b", &[], 9).await, [2, 3, 4, 5, 6]);
-        queue.settle("b", &[2, 3, 4, 5, 6]).await.expect("settled");
-        assert_eq!(queue.0.lock().entries.len(), 2, "what all have had is gone");
+        queue
+            .settle("b", &set(&[2, 3, 4, 5, 6]))
+            .await
+            .expect("settled");
+        assert_eq!(queue.0.lock().rows.len(), 4, "what all have had is gone");
     }
 
     #[tokio::test]
-    async fn a_transaction_is_seen_once_it_is_committed() {
+    async fn a_transaction_is_one_row_once_it_is_committed() {
         let queue = Queue::default();
-        queue.open(&["a"]).await.expect("open");
+        open(&queue, &["a"]).await;
         queue.hold();
-        queue.append(vec![entry()]);
+        queue.append(entries(1));
         assert!(places(&queue, "a", &[], 9).await.is_empty());
         queue.discard();
         queue.hold();
-        queue.append(vec![entry(), entry()]);
+        queue.append(entries(1));
+        queue.append(entries(1));
         queue.release();
         queue.discard();
-        assert_eq!(places(&queue, "a", &[], 9).await, [1, 2]);
+        assert_eq!(places(&queue, "a", &[], 9).await, [1]);
+        assert_eq!(queue.0.lock().rows[0].events.len(), 2);
     }
 
     #[tokio::test]
-    async fn memory_is_bounded() {
+    async fn memory_is_bounded_and_the_loss_is_told_once() {
         let queue = Queue::default();
-        queue.open(&["a"]).await.expect("open");
-        queue.append((0..ROOM + 10).map(|_| entry()).collect());
-        assert_eq!(places(&queue, "a", &[], 1).await, [11]);
-        assert_eq!(queue.0.lock().entries.len(), ROOM);
+        open(&queue, &["a"]).await;
+        for _ in 0..ROOM + 10 {
+            queue.append(entries(1));
+        }
+        let none = Numbers::NONE;
+        let waiting = queue.waiting("a", &none, &[], 1).await.expect("rows");
+        assert_eq!((waiting.rows[0].seq, waiting.lost), (11, 10));
+        let waiting = queue.waiting("a", &none, &[], 1).await.expect("rows");
+        assert_eq!((waiting.rows[0].seq, waiting.lost), (11, 0));
+        assert_eq!(queue.0.lock().events, ROOM);
     }
 }

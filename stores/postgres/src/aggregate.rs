@@ -3,7 +3,7 @@
 use std::cell::Cell;
 
 use super::bind;
-use super::render::{Renderer, quote};
+use super::render::Renderer;
 use super::row::Raw;
 use linchpin_core::entity::{EntityDesc, Kind};
 use linchpin_core::filter::Filter;
@@ -25,7 +25,7 @@ impl Renderer<'_> {
         for compute in compute {
             columns.push(self.computed(compute)?);
         }
-        let (table, condition) = (quote(self.entity.storage_name), self.filter(filter)?);
+        let (table, condition) = (self.table(), self.filter(filter)?);
         let keys: Vec<String> = (1..=groups.len()).map(|n| n.to_string()).collect();
         let order: Vec<String> = keys
             .iter()
@@ -99,7 +99,7 @@ impl Renderer<'_> {
         let order: Vec<String> = (1..=1 + keys.len() + values.len())
             .map(|n| format!("{n} NULLS FIRST"))
             .collect();
-        let (table, condition) = (quote(self.entity.storage_name), self.filter(filter)?);
+        let (table, condition) = (self.table(), self.filter(filter)?);
         let (columns, sets, order) = (columns.join(", "), sets.join(", "), order.join(", "));
         Ok(format!(
             "SELECT {columns} FROM {table} WHERE {condition} GROUP BY GROUPING SETS ({sets}) ORDER BY {order} LIMIT {limit}"

@@ -2,7 +2,7 @@
 
 use tokio_postgres::types::Type;
 
-use super::render::{Renderer, direction, literal, only, quote};
+use super::render::{Renderer, direction, literal, quote, type_of_column};
 use linchpin_core::entity::Kind;
 use linchpin_core::filter::{Filter, Source};
 use linchpin_core::store::{Assign, AssignValue, Order, Pick, layout};
@@ -39,9 +39,15 @@ impl Renderer<'_> {
             let kind = self.kind(field);
             values.push(self.parameter(Err(field), kind));
         }
+        let naming = self.naming;
+        for filler in naming.fillers(self.entity) {
+            names.push(quote(&filler.column));
+            let kind = type_of_column(&filler.kind);
+            values.push(self.parameter(Ok(filler.value.clone()), kind));
+        }
         Ok(format!(
             "INSERT INTO {} ({}) VALUES ({})",
-            quote(self.entity.storage_name),
+            self.table(),
             names.join(", "),
             values.join(", ")
         ))
@@ -127,7 +133,8 @@ impl Renderer<'_> {
         else {
             return Ok(None);
         };
-        let select = self.over(figure.source, quote(figure.source.storage_name), |r| {
+        let scope = quote(self.naming.table(figure.source));
+        let select = self.over(figure.source, scope, |r| {
             r.aggregate(
                 &figure.filter,
                 &[],
@@ -158,7 +165,7 @@ impl Renderer<'_> {
     pub(super) fn upsert(
         &mut self,
         keys: &[usize],
-        guard: &Filter,
+        filter: &Filter,
         set: &[Assign],
     ) -> Result<String> {
         let record = self.record()?;
@@ -172,11 +179,11 @@ impl Renderer<'_> {
         } else {
             self.assignments(set)?
         };
-        let guard = self.filter(guard)?;
+        let condition = self.filter(filter)?;
         // A row that this statement created has never been locked or replaced by another
         // transaction.
         Ok(format!(
-            "{record} ON CONFLICT {target} DO UPDATE SET {set} WHERE {guard} RETURNING {}, (xmax = 0)",
+            "{record} ON CONFLICT {target} DO UPDATE SET {set} WHERE {condition} RETURNING {}, (xmax = 0)",
             self.columns()
         ))
     }
@@ -209,11 +216,7 @@ impl Renderer<'_> {
             };
             if without == index.null.is_some() {
                 let fields: Vec<usize> = index.keys.iter().map(|k| k.field).collect();
-                return Ok(format!(
-                    "({}){}",
-                    names(self, &fields)?,
-                    only(self.entity, &index)
-                ));
+                return Ok(format!("({}){}", names(self, &fields)?, self.only(&index)));
             }
         }
         Ok(format!("({})", names(self, keys)?))
@@ -229,10 +232,7 @@ impl Renderer<'_> {
         let Some(pick) = pick else {
             return Ok(condition);
         };
-        let (table, key) = (
-            quote(self.entity.storage_name),
-            self.column(self.entity.primary)?,
-        );
+        let (table, key) = (self.table(), self.column(self.entity.primary)?);
         let order = self.order(&pick.order)?;
         let skip = if pick.waits { "" } else { " SKIP LOCKED" };
         let chosen = format!(

@@ -4,14 +4,15 @@
 use sqlx::encode::IsNull;
 use sqlx::error::BoxDynError;
 use sqlx::postgres::types::Oid;
-use sqlx::postgres::{PgArgumentBuffer, PgArguments, PgRow, PgTypeInfo, Postgres};
-use sqlx::{Arguments, Encode, Row as _, Type, ValueRef as _};
+use sqlx::postgres::{PgArgumentBuffer, PgArguments, PgDatabaseError, PgRow, PgTypeInfo, Postgres};
+use sqlx::{Arguments, ColumnIndex, Encode, Row as _, Type, ValueRef as _};
 
 use super::{bind, error, render};
 use linchpin_core::entity::{EntityDesc, Kind};
 use linchpin_core::filter::Filter;
 use linchpin_core::filter::eval::fold;
 use linchpin_core::{Code, Error, Result, Timestamp, Value};
+use linchpin_sql::names::Naming;
 
 /// A condition with its values, which follow `before` other values.
 ///
@@ -20,16 +21,17 @@ use linchpin_core::{Code, Error, Result, Timestamp, Value};
 pub(super) fn condition(
     entity: &'static EntityDesc,
     filter: &Filter,
+    naming: &Naming,
     before: usize,
 ) -> Result<(String, Vec<(Value, Kind)>)> {
-    let (text, binds) = render::condition(entity, filter, before)?;
+    let (text, binds) = render::condition(entity, filter, naming, before)?;
     let value = |bind: render::Bind| match (bind.value, bind.form) {
         (Ok(Value::Text(text)), render::Form::Folded) => {
             Ok((Value::Text(fold(&text)), Kind::String))
         }
         // Null is written as SQL text, so the kind does not matter.
         (Ok(value), _) => Ok((value, Kind::String)),
-        (Err(_), _) => Err(Error::internal("a guard lacks a value")),
+        (Err(_), _) => Err(Error::internal("the row-level filter lacks a value")),
     };
     Ok((text, binds.into_iter().map(value).collect::<Result<_>>()?))
 }
@@ -108,11 +110,14 @@ pub(super) fn arguments(values: Vec<(Value, Kind)>) -> Result<PgArguments> {
     Ok(arguments)
 }
 
-/// A column of a row as a value of a kind.
+/// A column of a row, by its name or position, as a value of a kind.
 ///
 /// # Errors
 /// If the column does not exist, or has another kind of value.
-pub(super) fn read(row: &PgRow, column: &str, kind: Kind) -> Result<Value> {
+pub(super) fn read<C>(row: &PgRow, column: C, kind: Kind) -> Result<Value>
+where
+    C: ColumnIndex<PgRow> + Copy + std::fmt::Display,
+{
     let raw = row.try_get_raw(column).map_err(Error::internal)?;
     if raw.is_null() {
         return Ok(Value::Null);
@@ -123,11 +128,11 @@ pub(super) fn read(row: &PgRow, column: &str, kind: Kind) -> Result<Value> {
         Kind::Boolean => row.try_get(column).map(Value::Bool),
         // A number computed by SQL may be narrower than the field's type.
         Kind::Integer if found == Some(Oid(23)) => {
-            row.try_get::<i32, _>(column).map(|n| Value::Int(n.into()))
+            row.try_get::<i32, C>(column).map(|n| Value::Int(n.into()))
         }
         Kind::Integer => row.try_get(column).map(Value::Int),
         Kind::Number if found == Some(Oid(700)) => row
-            .try_get::<f32, _>(column)
+            .try_get::<f32, C>(column)
             .map(|n| Value::Float(n.into())),
         Kind::Number => row.try_get(column).map(Value::Float),
         Kind::StringArray => row.try_get(column).map(Value::Strings),
@@ -165,7 +170,7 @@ pub(super) fn read(row: &PgRow, column: &str, kind: Kind) -> Result<Value> {
 }
 
 /// Converts an error of sqlx into one of the framework.
-pub(super) fn failed(entity: &EntityDesc, failure: sqlx::Error) -> Error {
+pub(super) fn failed(naming: &Naming, entity: &EntityDesc, failure: sqlx::Error) -> Error {
     let sqlx::Error::Database(db) = &failure else {
         return if linchpin_sql::is_passing(&failure) {
             Error::unavailable(failure)
@@ -173,14 +178,19 @@ pub(super) fn failed(entity: &EntityDesc, failure: sqlx::Error) -> Error {
             Error::internal(failure)
         };
     };
+    let own = db.try_downcast_ref::<PgDatabaseError>();
     if db.is_unique_violation()
-        && let Some(fields) = db
-            .constraint()
-            .and_then(|name| error::violated(entity, name))
+        && let Some(fields) = db.constraint().and_then(|name| {
+            error::violated(naming, entity, name, own.and_then(PgDatabaseError::detail))
+        })
     {
         return Error::unique(fields);
     }
     let state = db.code().unwrap_or_default();
+    let column = own.and_then(PgDatabaseError::column);
+    if error::is_pending(naming, entity, &state, (column, db.constraint())) {
+        return Error::schema_pending(failure);
+    }
     if state == "57014" {
         return Error::new(Code::Timeout, "The database took too long");
     }

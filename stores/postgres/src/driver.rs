@@ -1,18 +1,43 @@
 //! SQL of functions of custom operations, on the pool.
 
 use std::any::Any;
+use std::sync::Arc;
 
 use linchpin_core::entity::{EntityDesc, Kind};
 use linchpin_core::store::{
     SqlAnswer, SqlColumns, SqlDriver, SqlQuery, SqlRow, SqlSession, SqlTransaction,
 };
 use linchpin_core::{BoxFuture, Error, Result, Value};
-use linchpin_sql::statement;
+use linchpin_sql::names::{Naming, PresentNames};
+use linchpin_sql::statement::{self, Rendered, Spelling};
 
 use super::conversation::{arguments, condition, failed, read};
+use super::render::quote;
 
 /// Runs the statements on the pool.
-pub(super) struct Driver(pub(super) sqlx::PgPool);
+pub(super) struct Driver {
+    pub(super) pool: sqlx::PgPool,
+    pub(super) names: Arc<PresentNames>,
+}
+
+fn spelling(naming: &Naming) -> Spelling<'_> {
+    Spelling { naming, quote }
+}
+
+/// A statement whose names are those of the database now.
+fn render(query: SqlQuery, naming: &Naming) -> Result<Rendered> {
+    let condition = |entity, filter: &_, before| condition(entity, filter, naming, before);
+    statement::render(query, spelling(naming), condition)
+}
+
+/// Whether a statement failed because of a table or a column.
+fn is_missing(error: &Error) -> bool {
+    let cause = std::error::Error::source(error).and_then(|e| e.downcast_ref::<sqlx::Error>());
+    let Some(sqlx::Error::Database(db)) = cause else {
+        return false;
+    };
+    matches!(db.code().as_deref(), Some("42703" | "42P01"))
+}
 
 #[derive(Debug)]
 struct Columns(sqlx::postgres::PgRow);
@@ -40,11 +65,12 @@ impl SqlSession for Session {
 async fn run<'c>(
     on: impl sqlx::PgExecutor<'c>,
     entity: &'static EntityDesc,
-    (text, values): (String, Vec<(Value, Kind)>),
+    naming: &Naming,
+    (text, values): Rendered,
     rows: bool,
 ) -> Result<SqlAnswer> {
     let statement = sqlx::query_with(sqlx::AssertSqlSafe(text), arguments(values)?);
-    let failed = |error| failed(entity, error);
+    let failed = |error| failed(naming, entity, error);
     if rows {
         let rows = statement.fetch_all(on).await.map_err(failed)?;
         let rows = rows.into_iter().map(|row| SqlRow::new(Columns(row)));
@@ -58,7 +84,8 @@ async fn run<'c>(
 impl SqlDriver for Driver {
     fn begin(&self, entity: &'static EntityDesc) -> BoxFuture<'_, Result<SqlTransaction>> {
         Box::pin(async move {
-            let open = self.0.begin().await.map_err(|e| failed(entity, e))?;
+            let failed = |e| failed(&self.names.naming(), entity, e);
+            let open = self.pool.begin().await.map_err(failed)?;
             Ok(SqlTransaction::new(Session(open)))
         })
     }
@@ -69,9 +96,11 @@ impl SqlDriver for Driver {
         text: &'static str,
     ) -> BoxFuture<'a, Result<()>> {
         Box::pin(async move {
-            let text = statement::checked(entity, text, condition)?;
+            let naming = self.names.naming();
+            let condition = |entity, filter: &_, before| condition(entity, filter, &naming, before);
+            let text = statement::checked(entity, text, spelling(&naming), condition)?;
             let text = sqlx::SqlSafeStr::into_sql_str(sqlx::AssertSqlSafe(text));
-            match sqlx::Executor::prepare(&self.0, text).await {
+            match sqlx::Executor::prepare(&self.pool, text).await {
                 // Types of parameters come with their values; without them the server may not know
                 // which are meant.
                 Err(sqlx::Error::Database(error))
@@ -91,14 +120,30 @@ impl SqlDriver for Driver {
         rows: bool,
     ) -> BoxFuture<'a, Result<SqlAnswer>> {
         Box::pin(async move {
-            let entity = query.entity;
-            let rendered = statement::render(query, condition)?;
-            match within {
-                None => run(&self.0, entity, rendered, rows).await,
-                Some(open) => {
-                    let open: &mut Session = open.session()?;
-                    run(&mut *open.0, entity, rendered, rows).await
+            let (entity, naming) = (query.entity, self.names.naming());
+            let Some(open) = within else {
+                let again = self.names.is_watched().then(|| query.clone());
+                let rendered = render(query, &naming)?;
+                let error = match run(&self.pool, entity, &naming, rendered, rows).await {
+                    Err(error) if is_missing(&error) => error,
+                    outcome => return outcome,
+                };
+                let changed = self.names.refreshed(naming.generation()).await?;
+                let Some(query) = again.filter(|_| changed) else {
+                    return Err(error);
+                };
+                let naming = self.names.naming();
+                let rendered = render(query, &naming)?;
+                return run(&self.pool, entity, &naming, rendered, rows).await;
+            };
+            let rendered = render(query, &naming)?;
+            let open: &mut Session = open.session()?;
+            match run(&mut *open.0, entity, &naming, rendered, rows).await {
+                Err(error) if is_missing(&error) => {
+                    let generation = naming.generation();
+                    Err(self.names.within_transaction(error, generation).await)
                 }
+                outcome => outcome,
             }
         })
     }

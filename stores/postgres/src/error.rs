@@ -6,18 +6,25 @@ use super::schema;
 use linchpin_core::entity::EntityDesc;
 use linchpin_core::store::layout;
 use linchpin_core::{Code, Error, Problem};
+use linchpin_sql::names::Naming;
 
 /// An error of a statement on `entity`.
-pub(super) fn of(entity: &EntityDesc, error: tokio_postgres::Error) -> Error {
+pub(super) fn of(naming: &Naming, entity: &EntityDesc, error: tokio_postgres::Error) -> Error {
     let Some(db) = error.as_db_error() else {
         return Error::unavailable(error);
     };
     let state = db.code();
     if *state == SqlState::UNIQUE_VIOLATION {
-        return match db.constraint().and_then(|name| violated(entity, name)) {
+        let fields = db
+            .constraint()
+            .and_then(|name| violated(naming, entity, name, db.detail()));
+        return match fields {
             Some(fields) => Error::unique(fields),
             None => Error::internal(error),
         };
+    }
+    if is_pending(naming, entity, state.code(), (db.column(), db.constraint())) {
+        return Error::schema_pending(error);
     }
     if *state == SqlState::NUMERIC_VALUE_OUT_OF_RANGE {
         return Error::invalid(Problem::new(
@@ -50,12 +57,16 @@ pub(super) fn plain(error: tokio_postgres::Error) -> Error {
         || *state == SqlState::LOCK_NOT_AVAILABLE
         || *state == SqlState::READ_ONLY_SQL_TRANSACTION;
     let repeatable = may_repeat(&error);
-    let told = if passing {
+    let error = if passing {
         Error::unavailable(error)
     } else {
         Error::internal(error)
     };
-    if repeatable { told.overtaken() } else { told }
+    if repeatable {
+        error.conflicting_write()
+    } else {
+        error
+    }
 }
 
 /// Whether the statement hit a lock time-out, or the server rolled it back in favor of another one,
@@ -105,16 +116,67 @@ pub(super) fn is_lost(error: &tokio_postgres::Error) -> bool {
     }
 }
 
-/// The wire names of a constraint's fields.
-pub(super) fn violated(entity: &EntityDesc, constraint: &str) -> Option<Vec<&'static str>> {
+/// Whether a constraint refused a value that it allows only after the open migration. `at` is the
+/// column and the constraint that the server named.
+pub(super) fn is_pending(
+    naming: &Naming,
+    entity: &EntityDesc,
+    state: &str,
+    at: (Option<&str>, Option<&str>),
+) -> bool {
+    match (state, at) {
+        // NOT NULL.
+        ("23502", (Some(column), _)) => naming.is_pending(entity, column),
+        // CHECK.
+        ("23514", (_, Some(check))) => naming.is_pending_check(entity, check),
+        _ => false,
+    }
+}
+
+/// Whether the server did not find a table or a column.
+pub(super) fn is_missing(error: &tokio_postgres::Error) -> bool {
+    let names = [SqlState::UNDEFINED_COLUMN, SqlState::UNDEFINED_TABLE];
+    error.code().is_some_and(|code| names.contains(code))
+}
+
+/// Whether a constraint is the primary key of a table, under its present or declared name.
+pub(super) fn is_key(naming: &Naming, entity: &EntityDesc, constraint: &str) -> bool {
+    constraint == schema::key_name(entity)
+        || constraint == linchpin_core::schema::key_name(naming.table(entity))
+}
+
+/// The wire names of the fields in the detail of a violation: `Key (a, b)=(1, 2) already exists.`,
+/// in the language of the server.
+fn detailed(naming: &Naming, entity: &EntityDesc, detail: &str) -> Option<Vec<&'static str>> {
+    let (_, columns) = detail.split_once('(')?;
+    let (columns, _) = columns.split_once(")=(")?;
+    let wire = |column: &str| {
+        // Names with other characters than letters, digits and `_` are in quotes.
+        let bare = column.strip_prefix('"').and_then(|c| c.strip_suffix('"'));
+        naming.wire(entity, bare.unwrap_or(column))
+    };
+    columns.split(", ").map(wire).collect()
+}
+
+/// The wire names of a constraint's fields. While a migration is open, an index may have another
+/// name than declared; then the columns in the `detail` of the server are used.
+pub(super) fn violated(
+    naming: &Naming,
+    entity: &EntityDesc,
+    constraint: &str,
+    detail: Option<&str>,
+) -> Option<Vec<&'static str>> {
     let wire = |field: usize| entity.fields[field].wire;
-    if constraint == schema::key_name(entity) {
+    if is_key(naming, entity, constraint) {
         return Some(vec![entity.primary_field().wire]);
     }
     let index = layout::indexes(entity)
         .into_iter()
-        .find(|index| index.unique && index.name(entity) == constraint)?;
-    let fields: Vec<&str> = index.keys.iter().map(|k| wire(k.field)).collect();
+        .find(|index| index.unique && index.name(entity) == constraint);
+    let fields: Vec<&str> = match index {
+        Some(index) => index.keys.iter().map(|k| wire(k.field)).collect(),
+        None => detailed(naming, entity, detail?)?,
+    };
     let declared = |fields: &[&str]| {
         entity
             .uniques

@@ -24,6 +24,7 @@ use super::{bind, error};
 use linchpin_core::entity::EntityDesc;
 use linchpin_core::store::{Plan, Rows, Statement};
 use linchpin_core::{Error, Result, Value};
+use linchpin_sql::names::Naming;
 
 /// The maximum number of calls in a group.
 const MOST: usize = 64;
@@ -41,6 +42,8 @@ pub(super) struct Gather {
     kinds: Vec<Type>,
     /// The column after the record's columns: the number of the call that a row answers.
     number: usize,
+    /// The generation of names that the statement is rendered for.
+    generation: u64,
     state: Mutex<State>,
 }
 
@@ -55,7 +58,7 @@ struct State {
     /// The server cannot run the combined statement: every call runs alone.
     unfit: bool,
     #[cfg(test)]
-    asked: usize,
+    input: usize,
 }
 
 impl State {
@@ -69,7 +72,7 @@ impl State {
 }
 
 /// The input of a call.
-pub(super) struct Asked {
+pub(super) struct Input {
     pub(super) args: Vec<Value>,
     pub(super) rows: Rows,
     /// Its permit in the limit of calls in progress.
@@ -78,7 +81,7 @@ pub(super) struct Asked {
 
 /// A waiting call.
 struct Call {
-    asked: Asked,
+    input: Input,
     answer: oneshot::Sender<Answer>,
 }
 
@@ -86,14 +89,14 @@ struct Call {
 pub(super) enum Answer {
     Done(Result<Rows>),
     /// The statement of its group failed, perhaps because of another call: each call runs alone.
-    Alone(Asked),
+    Alone(Input),
 }
 
 /// The way in which a call runs.
 #[allow(clippy::large_enum_variant)] // it is taken apart where it is made; a box would cost every read more
 pub(super) enum Joined<'a> {
     /// By itself, now.
-    Now(Option<Alone<'a>>, Asked),
+    Now(Option<Alone<'a>>, Input),
     /// In a group.
     Later(oneshot::Receiver<Answer>),
 }
@@ -111,6 +114,8 @@ impl Drop for Alone<'_> {
 struct Turn {
     lane: Arc<Lane>,
     statement: Arc<Statement>,
+    /// The generation of names of the calls that wait.
+    generation: u64,
     patience: Duration,
 }
 
@@ -119,8 +124,12 @@ impl Gather {
     ///
     /// # Errors
     /// Like [`render::render`].
-    pub(super) fn new(entity: &'static EntityDesc, plan: &Plan) -> Result<Option<Self>> {
-        let Some(rendered) = render::gathered(entity, plan)? else {
+    pub(super) fn new(
+        entity: &'static EntityDesc,
+        plan: &Plan,
+        naming: &Naming,
+    ) -> Result<Option<Self>> {
+        let Some(rendered) = render::gathered(entity, plan, naming)? else {
             return Ok(None);
         };
         let kinds = rendered
@@ -141,13 +150,14 @@ impl Gather {
             pace: PACE,
             unfit: false,
             #[cfg(test)]
-            asked: 0,
+            input: 0,
         };
         Ok(Some(Self {
             sql: Sql::new(rendered.sql),
             binds: rendered.binds,
             kinds,
             number,
+            generation: naming.generation(),
             state: Mutex::new(state),
         }))
     }
@@ -158,18 +168,18 @@ impl Gather {
         lane: &Arc<Lane>,
         statement: &Arc<Statement>,
         patience: Duration,
-        asked: Asked,
+        input: Input,
     ) -> Joined<'_> {
         let mut state = self.state.lock();
         if state.unfit {
-            return Joined::Now(None, asked);
+            return Joined::Now(None, input);
         }
         if state.alone + state.groups < lane.connections() {
             state.alone += 1;
-            return Joined::Now(Some(Alone(self)), asked);
+            return Joined::Now(Some(Alone(self)), input);
         }
         let (answer, answered) = oneshot::channel();
-        state.waiting.push(Call { asked, answer });
+        state.waiting.push(Call { input, answer });
         let now = Instant::now();
         let most = if state.waiting.len() < ENOUGH {
             1
@@ -184,6 +194,7 @@ impl Gather {
             let turn = Turn {
                 lane: Arc::clone(lane),
                 statement: Arc::clone(statement),
+                generation: self.generation,
                 patience,
             };
             drop(tokio::spawn(serve(turn, calls)));
@@ -228,8 +239,8 @@ impl Gather {
 
     /// The number of groups so far.
     #[cfg(test)]
-    pub(super) fn asked(&self) -> usize {
-        self.state.lock().asked
+    pub(super) fn input(&self) -> usize {
+        self.state.lock().input
     }
 
     /// Runs the combined statement; returns rows, and for each the number of its call, from 1.
@@ -245,9 +256,9 @@ impl Gather {
             .map_err(Failure::Unsent)?;
         #[cfg(test)]
         {
-            self.state.lock().asked += 1;
+            self.state.lock().input += 1;
         }
-        let args: Vec<&[Value]> = calls.iter().map(|call| &*call.asked.args).collect();
+        let args: Vec<&[Value]> = calls.iter().map(|call| &*call.input.args).collect();
         let values = bind::gathered(&self.binds, &args).map_err(Failure::Own)?;
         let rows = live
             .client
@@ -299,15 +310,15 @@ impl Gather {
                 continue;
             };
             if self.number == 0 {
-                call.asked.rows.push::<[Value]>(&[]);
+                call.input.rows.push::<[Value]>(&[]);
             } else {
                 let row = PgRow::new(row, turn.statement.entity);
-                call.asked.rows.push(&row);
+                call.input.rows.push(&row);
                 *sound = row.sound();
             }
         }
         for (mut call, sound) in calls.into_iter().zip(sound) {
-            let rows = std::mem::take(&mut call.asked.rows);
+            let rows = std::mem::take(&mut call.input.rows);
             call.end(sound.map(|()| rows));
         }
     }
@@ -320,27 +331,30 @@ impl Call {
     }
 
     fn alone(self) {
-        drop(self.answer.send(Answer::Alone(self.asked)));
+        drop(self.answer.send(Answer::Alone(self.input)));
     }
 }
 
 /// Answers calls, and calls that arrive meanwhile.
 async fn serve(turn: Turn, calls: Vec<Call>) {
     let statement = Arc::clone(&turn.statement);
-    let Some(gather) = of(&statement) else { return };
+    let Some(gather) = of(&statement, turn.generation) else {
+        return;
+    };
     if !calls.is_empty() {
         gather.answer(&turn, calls).await;
     }
 }
 
-fn of(statement: &Statement) -> Option<&Gather> {
-    Native::of(statement).ok()?.gather.as_ref()
+/// The calls that wait, under the names that they were rendered with.
+fn of(statement: &Statement, generation: u64) -> Option<&Gather> {
+    Native::at(statement, generation)?.gather.as_ref()
 }
 
 impl Drop for Turn {
     // Waiting calls are served even if a group panics.
     fn drop(&mut self) {
-        let Some(gather) = of(&self.statement) else {
+        let Some(gather) = of(&self.statement, self.generation) else {
             return;
         };
         let calls = gather.next_or_end(self.lane.connections());
@@ -350,6 +364,7 @@ impl Drop for Turn {
         let next = Self {
             lane: Arc::clone(&self.lane),
             statement: Arc::clone(&self.statement),
+            generation: self.generation,
             patience: self.patience,
         };
         // A runtime that shuts down drops the task: waiting calls get an error.

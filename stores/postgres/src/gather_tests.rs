@@ -6,13 +6,14 @@ use linchpin_conformance::THING;
 use linchpin_core::Timestamp;
 use linchpin_core::filter::{Filter, Op, Operand, Source};
 use linchpin_core::store::Projection;
+use linchpin_core::store::create_tables;
 
 /// A store with one connection for reads, and the records `k0` to `k{count - 1}`.
 async fn store(count: usize) -> Arc<PostgresStore> {
     let mut options = PostgresOptions::new(server::fresh_url());
     options.readers = 1;
     let store = Arc::new(PostgresStore::open(options).expect("opened"));
-    store.install(&[&THING]).await.expect("installed");
+    create_tables(&*store, &[&THING]).await.expect("created");
     let insert = store.prepare(&THING, Plan::Insert).expect("a plan");
     for i in 0..count {
         let mut record = vec![Value::Null; THING.fields.len()];
@@ -94,7 +95,7 @@ async fn at_once(
         answers.push(call.await.expect("no panic"));
     }
     assert_eq!(
-        (gather.waiting(), gather.asked()),
+        (gather.waiting(), gather.input()),
         (0, 1 + (calls.len() - 2).div_ceil(64)),
         "statements for all that waited"
     );

@@ -118,7 +118,7 @@ impl Lane {
             .map_err(|e| match e {
                 tokio::sync::TryAcquireError::Closed => closed(),
                 tokio::sync::TryAcquireError::NoPermits => {
-                    Error::unavailable("too many statements are under way")
+                    Error::unavailable("too many statements are running")
                 }
             })
     }

@@ -11,7 +11,6 @@
 
 mod aggregate;
 mod bind;
-mod brief;
 mod change;
 mod channel;
 mod connect;
@@ -25,17 +24,20 @@ mod outbox;
 mod provider;
 mod related;
 mod render;
-mod road;
 mod row;
 mod run;
 mod scan;
 mod schema;
 mod select;
 mod session;
+mod short_reads;
+mod turns;
 mod write;
 
 #[cfg(test)]
 mod gather_tests;
+#[cfg(test)]
+mod name_tests;
 #[cfg(test)]
 mod outbox_tests;
 #[cfg(test)]
@@ -47,25 +49,29 @@ use std::time::Duration;
 
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
-use self::brief::Brief;
 pub use self::channel::Channel;
 use self::connect::Connector;
-use self::gather::{Answer, Asked, Joined};
+use self::gather::{Answer, Input, Joined};
 use self::lane::Lane;
 use self::native::Native;
-use self::outbox::Courier;
+use self::outbox::{Courier, Handover};
 pub use self::provider::{KIND, OnPostgres, PostgresProvider};
 use self::run::Failure;
 use self::scan::Scan;
+pub use self::schema::PostgresDialect;
 use self::session::Sessions;
+use self::short_reads::ShortReads;
 use linchpin_core::BoxFuture;
 use linchpin_core::entity::EntityDesc;
+use linchpin_core::schema::SchemaStore;
 use linchpin_core::store::{
-    Outbox, Patience, Plan, Reply, Rows, SqlDriver, Statement, Store, StoreKind, Transaction,
+    Names, Outbox, Patience, Plan, RefreshNames, Reply, Rows, SqlDriver, Statement, Store,
+    StoreKind, Transaction,
 };
 use linchpin_core::{Error, Result, Value};
 use linchpin_sql::access::Span;
-use linchpin_sql::places::{Place, Places};
+use linchpin_sql::names::{Prepared, PresentNames};
+use linchpin_sql::read_slots::{ReadSlot, ReadSlots};
 
 /// How long closing waits for running work.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -150,17 +156,22 @@ pub struct PostgresStore {
     connector: Arc<Connector>,
     /// For reads that an index covers.
     reads: Arc<Lane>,
-    brief: Brief,
+    short_reads: ShortReads,
     scans: Lane,
     /// The slots for long reads.
-    places: Places,
+    read_slots: ReadSlots,
     writes: Lane,
     sessions: Arc<Sessions>,
     /// For writes that record events or wait for a lock.
     recorded: Arc<Sessions>,
     /// Delivers events.
     courier: Courier,
+    /// Receives events after their commit.
+    handover: Arc<Handover>,
     pool: sqlx::PgPool,
+    /// The names of tables and columns in the database.
+    names: Arc<PresentNames>,
+    schema: schema::Schema,
     /// The time limit for an answer.
     patience: Duration,
     /// The server's time limit of a statement.
@@ -181,20 +192,13 @@ impl PostgresStore {
     ///
     /// # Errors
     /// If the URL is invalid; the message never contains a password. An unreachable server is
-    /// reported by [`install`](Store::install).
+    /// reported by the first call.
     pub fn open(options: PostgresOptions) -> Result<Self> {
         let connector = Arc::new(Connector::new(&options)?);
-        let invalid = |e: sqlx::Error| {
-            Error::new(
-                linchpin_core::Code::Internal,
-                format!("the database URL is not valid: {e}"),
-            )
-        };
-        let connect = PgConnectOptions::from_str(&options.url)
-            .map_err(invalid)?
-            .application_name("linchpin");
+        let connect = connect_options(&options)?;
         let connections = u32::try_from(options.pool).unwrap_or(u32::MAX).max(1);
         let settings: Arc<[String]> = connector.settings().map(str::to_owned).collect();
+        let schema = schema::Schema::new(&options, &connector)?.of_server(&connector);
         let pool = PgPoolOptions::new()
             .max_connections(connections)
             .min_connections(0)
@@ -213,15 +217,17 @@ impl PostgresStore {
                 })
             })
             .connect_lazy_with(connect);
+        let names = Arc::<PresentNames>::default();
+        let handover = Arc::<Handover>::default();
         Ok(Self {
             reads: Arc::new(Lane::start(
                 &Arc::new(connector.indexed()),
                 options.readers,
                 options.in_flight,
             )),
-            brief: Brief::new(&connector, &options),
+            short_reads: ShortReads::new(&connector, &options),
             scans: Lane::start(&connector, options.scans, options.in_flight),
-            places: Places::new(options.scans, options.in_flight),
+            read_slots: ReadSlots::new(options.scans, options.in_flight),
             writes: Lane::start(
                 &Arc::new(connector.hasty()),
                 options.writers,
@@ -231,15 +237,20 @@ impl PostgresStore {
                 &connector,
                 options.transactions.max(1),
                 options.statement_timeout,
+                (&names, &handover),
             ),
             recorded: Sessions::new(
                 &connector,
                 options.writers.max(1),
                 options.statement_timeout,
+                (&names, &handover),
             ),
             courier: Courier::new(&connector, options.statement_timeout + GRACE),
+            handover,
             connector,
             pool,
+            names,
+            schema,
             patience: options.statement_timeout + GRACE,
             time: options.statement_timeout,
             closed: tokio::sync::OnceCell::new(),
@@ -266,7 +277,7 @@ impl PostgresStore {
             true => &*self.reads,
             false => &self.writes,
         };
-        let asked = Asked {
+        let asked = Input {
             args,
             rows,
             admitted: lane.admit()?,
@@ -286,7 +297,7 @@ impl PostgresStore {
                 },
             },
         };
-        let Asked {
+        let Input {
             args,
             rows,
             admitted: _admitted,
@@ -295,7 +306,7 @@ impl PostgresStore {
         // is created and moved with every such read.
         if scans
             && let Some(outcome) =
-                Box::pin(self.brief.attempt(native, statement, &args, &rows)).await
+                Box::pin(self.short_reads.attempt(native, statement, &args, &rows)).await
         {
             return outcome;
         }
@@ -303,7 +314,7 @@ impl PostgresStore {
             return Box::pin(self.write(statement, &args, rows)).await;
         }
         let own = if scans {
-            Some(Box::pin(self.places.take(rows.caller)).await?)
+            Some(Box::pin(self.read_slots.take(rows.caller)).await?)
         } else {
             None
         };
@@ -314,15 +325,16 @@ impl PostgresStore {
     async fn send(
         &self,
         lane: &Lane,
-        mut own: Option<Place>,
+        mut own: Option<ReadSlot>,
         statement: &Arc<Statement>,
         args: &[Value],
         rows: Rows,
     ) -> Result<Rows> {
         let reads = statement.plan.reads();
         let mut repeats = 0;
-        let mut lost = false;
+        let (mut lost, mut renamed) = (false, false);
         loop {
+            let generation = self.names.generation();
             let place = lane.place().await?;
             let live = Arc::clone(&place.live);
             // A long read is canceled when its caller stops waiting.
@@ -356,6 +368,11 @@ impl PostgresStore {
                     repeats += 1;
                     true
                 }
+                // The server has done nothing: a write can be repeated as well.
+                Failure::Server(e) if error::is_missing(e) && !renamed => {
+                    renamed = true;
+                    Box::pin(self.names.refreshed(generation)).await?
+                }
                 Failure::Server(_) | Failure::Own(_) => false,
             };
             if !again {
@@ -380,8 +397,8 @@ impl PostgresStore {
         let sessions =
             async { tokio::join!(self.sessions.close(PATIENCE), self.recorded.close(PATIENCE)) };
         let scans = async {
-            self.brief.close(PATIENCE).await;
-            self.places.close(PATIENCE).await;
+            self.short_reads.close(PATIENCE).await;
+            self.read_slots.close(PATIENCE).await;
             self.scans.close(PATIENCE).await;
         };
         tokio::join!(
@@ -398,6 +415,18 @@ impl PostgresStore {
             tracing::warn!("a connection of the pool was still in use when the store was closed");
         }
     }
+}
+
+/// The address of the server, for connections of `sqlx`.
+fn connect_options(options: &PostgresOptions) -> Result<PgConnectOptions> {
+    let invalid = |e: sqlx::Error| {
+        Error::new(
+            linchpin_core::Code::Internal,
+            format!("the database URL is not valid: {e}"),
+        )
+    };
+    let connect = PgConnectOptions::from_str(&options.url).map_err(invalid)?;
+    Ok(connect.application_name("linchpin"))
 }
 
 fn closed() -> Error {
@@ -420,7 +449,8 @@ impl Store for PostgresStore {
     }
 
     fn prepare(&self, entity: &'static EntityDesc, plan: Plan) -> Result<Arc<Statement>> {
-        let native = Box::new(Native::new(entity, &plan)?);
+        let render = |naming: &_| Native::new(entity, &plan, naming);
+        let native = Box::new(Prepared::new(&self.names, render)?);
         Ok(Arc::new(Statement {
             entity,
             plan,
@@ -451,14 +481,22 @@ impl Store for PostgresStore {
     }
 
     fn sql(&self) -> Option<Arc<dyn SqlDriver>> {
-        Some(Arc::new(driver::Driver(self.pool.clone())))
+        Some(Arc::new(driver::Driver {
+            pool: self.pool.clone(),
+            names: Arc::clone(&self.names),
+        }))
     }
 
-    fn install<'a>(&'a self, entities: &'a [&'static EntityDesc]) -> BoxFuture<'a, Result<()>> {
-        Box::pin(async move {
-            self.connector.probe().await?;
-            schema::install(&self.pool, entities).await
-        })
+    fn schema(&self) -> Option<&dyn SchemaStore> {
+        Some(&self.schema)
+    }
+
+    fn set_names(&self, names: Arc<Names>) {
+        self.names.set(names);
+    }
+
+    fn on_stale_names(&self, refresh: RefreshNames) {
+        self.names.on_stale(refresh);
     }
 
     fn ready(&self) -> BoxFuture<'_, Result<()>> {

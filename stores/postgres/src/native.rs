@@ -12,7 +12,8 @@ use linchpin_core::entity::EntityDesc;
 use linchpin_core::store::{Plan, Statement};
 use linchpin_core::{Error, Result, Value};
 use linchpin_sql::access::Span;
-use linchpin_sql::tries::Tries;
+use linchpin_sql::names::{Naming, Prepared};
+use linchpin_sql::short_reads::ShortReads;
 
 /// The maximum number of cached texts for sets of null arguments; there are few in practice.
 const KEPT: usize = 64;
@@ -27,12 +28,18 @@ pub(super) struct Native {
     pub(super) gather: Option<Gather>,
     /// The number of rows that a read examines.
     pub(super) span: Span,
-    pub(super) tries: Tries,
+    pub(super) short_reads: ShortReads,
+    /// The names that it is rendered with.
+    pub(super) naming: Arc<Naming>,
 }
 
 impl Native {
-    pub(super) fn new(entity: &'static EntityDesc, plan: &Plan) -> Result<Self> {
-        let rendered = render::render(entity, plan, &[])?;
+    pub(super) fn new(
+        entity: &'static EntityDesc,
+        plan: &Plan,
+        naming: &Arc<Naming>,
+    ) -> Result<Self> {
+        let rendered = render::render(entity, plan, naming, &[])?;
         let decisive = rendered.decisive.clone();
         let span = Span::of(entity, plan);
         Ok(Self {
@@ -40,21 +47,29 @@ impl Native {
             decisive,
             others: Mutex::new(Vec::new()),
             gather: if matches!(span, Span::One) {
-                Gather::new(entity, plan)?
+                Gather::new(entity, plan, naming)?
             } else {
                 None
             },
             span,
-            tries: Tries::default(),
+            short_reads: ShortReads::default(),
+            naming: Arc::clone(naming),
         })
     }
 
-    /// The native form of a statement that this store has prepared.
+    /// The native form of a statement that this store has prepared, under the present names.
     pub(super) fn of(statement: &Statement) -> Result<&Self> {
-        statement
+        let prepared: &Prepared<Self> = statement
             .native
             .downcast_ref()
-            .ok_or_else(|| Error::internal("the statement was prepared by another store"))
+            .ok_or_else(|| Error::internal("the statement was prepared by another store"))?;
+        prepared.form(|naming| Self::new(statement.entity, &statement.plan, naming))
+    }
+
+    /// The native form of a statement for one generation of names.
+    pub(super) fn at(statement: &Statement, generation: u64) -> Option<&Self> {
+        let prepared: &Prepared<Self> = statement.native.downcast_ref()?;
+        prepared.at(generation)
     }
 
     /// Whether no decisive argument of a call is null.
@@ -80,6 +95,7 @@ impl Native {
         let text = Arc::new(Text::new(render::render(
             statement.entity,
             &statement.plan,
+            &self.naming,
             &nulls,
         )?));
         if others.len() == KEPT {

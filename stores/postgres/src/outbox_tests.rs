@@ -4,6 +4,27 @@
 use super::tests::server;
 use super::*;
 use linchpin_core::Timestamp;
+use linchpin_core::event::{Entry, OutboxRow};
+use linchpin_core::store::{Committed, Numbers};
+
+const LEASE: Duration = Duration::from_secs(15);
+
+/// Receives nothing.
+struct Nobody;
+
+impl Committed for Nobody {
+    fn committed(&self, _: Vec<Arc<OutboxRow>>) {}
+    fn lost(&self, _: &[Entry]) {}
+}
+
+fn set(numbers: &[i64]) -> Numbers {
+    numbers.iter().copied().collect()
+}
+
+async fn lead(store: &PostgresStore, consumer: &str) -> Option<i64> {
+    let outbox = store.outbox().expect("an outbox");
+    outbox.lead(&[consumer], LEASE).await.expect("an answer")[0]
+}
 
 /// Writes an event like a transaction of the store: first a change, then the event.
 async fn leave(transaction: &mut sqlx::PgConnection, record: &str) -> i64 {
@@ -37,7 +58,7 @@ impl Fixture {
         store
             .outbox()
             .expect("an outbox")
-            .open(&["a", "b"])
+            .open(&["a", "b"], Arc::new(Nobody))
             .await
             .expect("an outbox");
         Self { url, store }
@@ -59,20 +80,17 @@ impl Fixture {
             .store
             .outbox()
             .expect("an outbox")
-            .waiting(consumer, given, limit)
+            .waiting(consumer, &set(given), &[], limit)
             .await;
-        waiting
-            .expect("an answer")
-            .iter()
-            .map(|(seq, _)| *seq)
-            .collect()
+        let rows = waiting.expect("an answer").rows;
+        rows.iter().map(|row| row.seq).collect()
     }
 
     async fn settle(&self, consumer: &str, given: &[i64]) {
         self.store
             .outbox()
             .expect("an outbox")
-            .settle(consumer, given)
+            .settle(consumer, &set(given))
             .await
             .expect("settled");
     }
@@ -205,43 +223,93 @@ async fn events_of_a_record_are_in_order_whoever_began_first() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_process_delivers_and_the_next_goes_on() {
+async fn one_process_leads_a_consumer_and_the_next_has_a_greater_fencing_number() {
     let fixture = Fixture::new().await;
-    let one = fixture.committed("one").await;
-    assert_eq!(fixture.waiting("a", &[], 9).await, [one]);
+    let first = lead(&fixture.store, "a").await.expect("it leads");
+    assert_eq!(lead(&fixture.store, "a").await, Some(first), "renewed");
     let other = PostgresStore::open(PostgresOptions::new(fixture.url.clone())).expect("opened");
-    let outbox = other.outbox().expect("an outbox");
-    assert!(
-        outbox
-            .waiting("a", &[], 9)
-            .await
-            .expect("an answer")
-            .is_empty(),
-        "another one delivers"
-    );
-    // No process delivers to the other consumer yet.
-    assert_eq!(
-        outbox.waiting("b", &[], 9).await.expect("an answer").len(),
-        1
-    );
-    assert!(fixture.waiting("b", &[], 9).await.is_empty());
-    fixture.settle("a", &[one]).await;
-    let two = fixture.committed("two").await;
-    fixture.store.close().await;
-    let end = tokio::time::Instant::now() + Duration::from_secs(20);
-    let taken = loop {
-        let taken = outbox.waiting("a", &[], 9).await.expect("an answer");
-        if !taken.is_empty() {
-            break taken;
+    assert_eq!(lead(&other, "a").await, None, "another one leads");
+    assert!(lead(&other, "b").await.is_some(), "nobody leads this one");
+    assert_eq!(lead(&fixture.store, "b").await, None);
+    // It gives up; the next one has a greater number.
+    let outbox = fixture.store.outbox().expect("an outbox");
+    outbox.resign(&["a"]).await.expect("resigned");
+    let second = lead(&other, "a").await.expect("it leads");
+    assert!(second > first);
+    // Its connection ends, as when its process is killed: it is replaced before its lease ends.
+    other.close().await;
+    let end = tokio::time::Instant::now() + Duration::from_secs(10);
+    let third = loop {
+        if let Some(fence) = lead(&fixture.store, "a").await {
+            break fence;
         }
         assert!(tokio::time::Instant::now() < end, "nobody takes over");
         tokio::time::sleep(Duration::from_millis(20)).await;
     };
-    assert_eq!(taken.iter().map(|(seq, _)| *seq).collect::<Vec<_>>(), [two]);
-    // Processed events stay processed, whichever process reports them.
-    outbox.settle("a", &[two]).await.expect("settled");
+    assert!(third > second);
+    // A leader that only does not answer is replaced when its lease ends.
+    let other = PostgresStore::open(PostgresOptions::new(fixture.url.clone())).expect("opened");
+    assert_eq!(lead(&other, "a").await, None);
+    sqlx::query("UPDATE linchpin_consumers SET until = now() - interval '1 second'")
+        .execute(other.pool())
+        .await
+        .expect("ended");
+    assert_eq!(lead(&other, "a").await, Some(third + 1));
+    assert_eq!(lead(&fixture.store, "a").await, None);
     other.close().await;
-    assert!(outbox.waiting("a", &[], 9).await.is_err(), "it is closed");
+    fixture.store.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_consumer_that_comes_back_is_told_how_many_rows_were_removed() {
+    let fixture = Fixture::new().await;
+    let mut all = Vec::new();
+    for record in ["one", "two", "three", "four"] {
+        all.push(fixture.committed(record).await);
+    }
+    fixture.settle("a", &all).await;
+    fixture.settle("b", &all[..1]).await;
+    let outbox = fixture.store.outbox().expect("an outbox");
+    let later = Timestamp::parse("2999-01-01T00:00:00Z").expect("an instant");
+    // The app has only the first consumer now.
+    assert_eq!(
+        outbox.prune(&["a"], later, later, 3).await.expect("looked"),
+        3
+    );
+    let waiting = outbox
+        .waiting("b", &Numbers::NONE, &[], 9)
+        .await
+        .expect("rows");
+    let left: Vec<i64> = waiting.rows.iter().map(|row| row.seq).collect();
+    assert_eq!((waiting.lost, left), (2, vec![all[3]]));
+    let waiting = outbox
+        .waiting("b", &Numbers::NONE, &[], 9)
+        .await
+        .expect("rows");
+    assert_eq!(waiting.lost, 0, "told once");
+    fixture.store.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rows_that_a_process_knows_are_not_read_again() {
+    let fixture = Fixture::new().await;
+    let (one, two) = (
+        fixture.committed("one").await,
+        fixture.committed("two").await,
+    );
+    let known = [Arc::new(OutboxRow::new(one, Vec::new()))];
+    let outbox = fixture.store.outbox().expect("an outbox");
+    let waiting = outbox
+        .waiting("a", &Numbers::NONE, &known, 9)
+        .await
+        .expect("rows");
+    assert!(Arc::ptr_eq(&waiting.rows[0], &known[0]));
+    assert_eq!(waiting.rows[1].seq, two);
+    assert!(
+        waiting.rows[1].unreadable.is_some(),
+        "the test wrote no event"
+    );
+    fixture.store.close().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -256,35 +324,48 @@ async fn delivered_events_are_removed_when_all_have_had_them() {
     let earlier = Timestamp::parse("2000-01-01T00:00:00Z").expect("an instant");
     fixture.settle("a", &all).await;
     assert_eq!(
-        outbox.prune(&["a", "b"], later, 9).await.expect("looked"),
+        outbox
+            .prune(&["a", "b"], later, later, 9)
+            .await
+            .expect("looked"),
         0,
         "one has not had them"
     );
     fixture.settle("b", &all[..2]).await;
     assert_eq!(
-        outbox.prune(&["a", "b"], earlier, 9).await.expect("looked"),
+        outbox
+            .prune(&["a", "b"], earlier, earlier, 9)
+            .await
+            .expect("looked"),
         0,
         "too young"
     );
     assert_eq!(
         outbox
-            .prune(&["a", "b", "nobody"], later, 9)
+            .prune(&["a", "b", "nobody"], later, later, 9)
             .await
             .expect("looked"),
         0,
         "who is not known has had nothing"
     );
     assert_eq!(
-        outbox.prune(&["a", "b"], later, 1).await.expect("looked"),
+        outbox
+            .prune(&["a", "b"], later, later, 1)
+            .await
+            .expect("looked"),
         1
     );
     assert_eq!(
-        outbox.prune(&["a", "b"], later, 9).await.expect("looked"),
+        outbox
+            .prune(&["a", "b"], later, later, 9)
+            .await
+            .expect("looked"),
         1
     );
     assert_eq!(fixture.waiting("b", &[], 9).await, all[2..]);
     // A new consumer starts with the events that are written from now on.
-    outbox.open(&["a", "new"]).await.expect("opened again");
+    let again = outbox.open(&["a", "new"], Arc::new(Nobody));
+    again.await.expect("opened again");
     assert!(fixture.waiting("new", &[], 9).await.is_empty());
     let four = fixture.committed("four").await;
     assert_eq!(fixture.waiting("new", &[], 9).await, [four]);
@@ -301,7 +382,7 @@ async fn tables_of_somebody_else_are_refused() {
     let error = store
         .outbox()
         .expect("an outbox")
-        .open(&["a"])
+        .open(&["a"], Arc::new(Nobody))
         .await
         .expect_err("another shape")
         .to_string();

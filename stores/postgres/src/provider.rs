@@ -3,9 +3,12 @@
 use std::sync::Arc;
 
 use linchpin_core::Result;
+use linchpin_core::schema::SchemaStore;
 use linchpin_core::store::{CustomStore, DatabaseUrl, SqlStore, Store, StoreKind, StoreProvider};
 use linchpin_vocabulary::store::POSTGRES;
 
+use super::connect::Connector;
+use super::schema::Schema;
 use super::{PostgresOptions, PostgresStore};
 
 /// The facts of the store.
@@ -42,10 +45,23 @@ impl StoreProvider for PostgresProvider {
         }
     }
 
+    fn schema(&self, url: &DatabaseUrl) -> Result<Option<Arc<dyn SchemaStore>>> {
+        let options = self.options_for(url);
+        let connector = Connector::new(&options)?;
+        Ok(Some(Arc::new(Schema::new(&options, &connector)?)))
+    }
+
     fn open(&self, url: &DatabaseUrl) -> Result<Arc<dyn Store>> {
-        let mut options = self.options.clone();
-        url.expose().clone_into(&mut options.url);
-        Ok(Arc::new(PostgresStore::open(options)?))
+        Ok(Arc::new(PostgresStore::open(self.options_for(url))?))
+    }
+}
+
+impl PostgresProvider {
+    fn options_for(&self, url: &DatabaseUrl) -> PostgresOptions {
+        PostgresOptions {
+            url: url.expose().to_owned(),
+            ..self.options.clone()
+        }
     }
 }
 

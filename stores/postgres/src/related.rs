@@ -2,7 +2,7 @@
 
 use tokio_postgres::types::Type;
 
-use super::render::{Renderer, list_of, quote};
+use super::render::{Renderer, list_of};
 use linchpin_core::filter::{Filter, Source};
 use linchpin_core::store::Order;
 use linchpin_core::{Error, Result};
@@ -16,11 +16,7 @@ impl Renderer<'_> {
         order: &[Order],
         limit: Option<&Source>,
     ) -> Result<String> {
-        let (table, columns, column) = (
-            quote(self.entity.storage_name),
-            self.columns(),
-            self.column(field)?,
-        );
+        let (table, columns, column) = (self.table(), self.columns(), self.column(field)?);
         let kind = self
             .entity
             .fields

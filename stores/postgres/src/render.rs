@@ -6,11 +6,13 @@
 
 use tokio_postgres::types::Type;
 
-use linchpin_core::entity::{EntityDesc, Kind, SoftDelete};
+use linchpin_core::entity::{EntityDesc, FieldDesc, Kind, SoftDelete};
 use linchpin_core::filter::{Filter, Linked, Op, Operand, Source};
+use linchpin_core::schema::ColumnKind;
 use linchpin_core::store::Plan;
 use linchpin_core::store::layout::{self, StoredIndex};
 use linchpin_core::{Error, Result, Value};
+use linchpin_sql::names::Naming;
 
 /// The source of a parameter: a value, or the argument at a slot; and its SQL type.
 #[derive(Clone, Debug)]
@@ -47,10 +49,11 @@ pub(super) struct Rendered {
 pub(super) fn render(
     entity: &'static EntityDesc,
     plan: &Plan,
+    naming: &Naming,
     nulls: &[usize],
 ) -> Result<Rendered> {
-    let mut r = Renderer::new(entity, nulls, 0);
-    let table = quote(entity.storage_name);
+    let mut r = Renderer::new(entity, naming, nulls, 0);
+    let table = r.table();
     let columns = r.columns();
     let (sql, counting) = match plan {
         Plan::Insert => (r.insert()?, None),
@@ -75,10 +78,10 @@ pub(super) fn render(
         ),
         Plan::Chosen {
             filter,
-            words,
+            sql,
             order,
             limit,
-        } => (r.chosen(filter, words, order, limit.as_ref())?, None),
+        } => (r.chosen(filter, sql, order, limit.as_ref())?, None),
         Plan::Exists { filter } => (
             format!("SELECT 1 FROM {table} WHERE {} LIMIT 1", r.filter(filter)?),
             None,
@@ -132,7 +135,7 @@ pub(super) fn render(
             );
             (format!("{plain} RETURNING {columns}"), Some(plain))
         }
-        Plan::Upsert { keys, guard, set } => (r.upsert(keys, guard, set)?, None),
+        Plan::Upsert { keys, filter, set } => (r.upsert(keys, filter, set)?, None),
     };
     Ok(Rendered {
         sql,
@@ -148,7 +151,11 @@ pub(super) fn render(
 ///
 /// # Errors
 /// Like [`render`].
-pub(super) fn gathered(entity: &'static EntityDesc, plan: &Plan) -> Result<Option<Rendered>> {
+pub(super) fn gathered(
+    entity: &'static EntityDesc,
+    plan: &Plan,
+    naming: &Naming,
+) -> Result<Option<Rendered>> {
     let (filter, answer) = match plan {
         Plan::Select {
             filter,
@@ -161,7 +168,7 @@ pub(super) fn gathered(entity: &'static EntityDesc, plan: &Plan) -> Result<Optio
     };
     let mut r = Renderer {
         gathers: true,
-        ..Renderer::new(entity, &[], 0)
+        ..Renderer::new(entity, naming, &[], 0)
     };
     let (columns, table) = (
         if answer.is_empty() {
@@ -169,7 +176,7 @@ pub(super) fn gathered(entity: &'static EntityDesc, plan: &Plan) -> Result<Optio
         } else {
             r.columns()
         },
-        quote(entity.storage_name),
+        r.table(),
     );
     let condition = r.filter(filter)?;
     let lists: Vec<usize> = (0..r.binds.len())
@@ -232,9 +239,10 @@ fn array_of(kind: &Type) -> Option<Type> {
 pub(super) fn condition(
     entity: &'static EntityDesc,
     filter: &Filter,
+    naming: &Naming,
     before: usize,
 ) -> Result<(String, Vec<Bind>)> {
-    let mut r = Renderer::new(entity, &[], before);
+    let mut r = Renderer::new(entity, naming, &[], before);
     Ok((r.filter(filter)?, r.binds))
 }
 
@@ -251,48 +259,22 @@ pub(super) fn type_of(kind: Kind) -> Type {
     }
 }
 
+/// The type of a column's values.
+pub(super) fn type_of_column(kind: &ColumnKind) -> Type {
+    match kind {
+        ColumnKind::String | ColumnKind::Enum(_) => Type::TEXT,
+        ColumnKind::Boolean => Type::BOOL,
+        ColumnKind::Integer => Type::INT8,
+        ColumnKind::Number => Type::FLOAT8,
+        ColumnKind::Date => Type::TIMESTAMPTZ,
+        ColumnKind::StringArray => Type::TEXT_ARRAY,
+        ColumnKind::Json => Type::JSONB,
+    }
+}
+
 /// The type of a list of a field's values.
 pub(super) fn list_of(kind: Kind) -> Result<Type> {
     array_of(&type_of(kind)).ok_or_else(|| Error::internal("only scalars stand in lists"))
-}
-
-/// The condition that a record is not marked as deleted; `None` if deleted records are removed.
-pub(super) fn live(entity: &EntityDesc) -> Option<String> {
-    let soft_delete = entity.soft_delete?;
-    let field = entity.fields.get(soft_delete.field())?;
-    let column = quote(field.column);
-    Some(match soft_delete {
-        SoftDelete::At(_) => format!("{column} IS NULL"),
-        SoftDelete::Is(_, mark) => {
-            // The name of a variant, fixed in the declaration.
-            let mark = match mark() {
-                Value::Text(text) => literal(&text),
-                _ => "''".to_owned(),
-            };
-            format!(
-                "{column} {} {mark}",
-                if field.optional {
-                    "IS DISTINCT FROM"
-                } else {
-                    "<>"
-                }
-            )
-        }
-    })
-}
-
-/// The condition of a partial index; empty if it contains all records.
-pub(super) fn only(entity: &EntityDesc, index: &StoredIndex) -> String {
-    let live = index.live.then(|| live(entity)).flatten();
-    let null = index
-        .null
-        .map(|field| format!("{} IS NULL", quote(entity.fields[field].column)));
-    let conditions: Vec<String> = live.into_iter().chain(null).collect();
-    if conditions.is_empty() {
-        String::new()
-    } else {
-        format!(" WHERE {}", conditions.join(" AND "))
-    }
 }
 
 /// The direction of a key of an index or an order. Null is the smallest value. For a key without
@@ -319,6 +301,7 @@ pub(super) fn literal(text: &str) -> String {
 
 pub(super) struct Renderer<'a> {
     pub(super) entity: &'static EntityDesc,
+    pub(super) naming: &'a Naming,
     /// The qualifier of its columns: the name of its table.
     scope: String,
     /// The number of aliases used for other tables.
@@ -333,10 +316,16 @@ pub(super) struct Renderer<'a> {
 }
 
 impl<'a> Renderer<'a> {
-    fn new(entity: &'static EntityDesc, nulls: &'a [usize], before: usize) -> Self {
+    fn new(
+        entity: &'static EntityDesc,
+        naming: &'a Naming,
+        nulls: &'a [usize],
+        before: usize,
+    ) -> Self {
         Self {
             entity,
-            scope: quote(entity.storage_name),
+            naming,
+            scope: quote(naming.table(entity)),
             links: 0,
             nulls,
             before,
@@ -348,6 +337,54 @@ impl<'a> Renderer<'a> {
 }
 
 impl Renderer<'_> {
+    /// The table of the entity.
+    pub(super) fn table(&self) -> String {
+        quote(self.naming.table(self.entity))
+    }
+
+    fn column_of(&self, field: &FieldDesc) -> String {
+        quote(self.naming.column(self.entity, field))
+    }
+
+    /// The condition that a record is not marked as deleted; `None` if deleted records are removed.
+    fn live(&self) -> Option<String> {
+        let soft_delete = self.entity.soft_delete?;
+        let field = self.entity.fields.get(soft_delete.field())?;
+        let column = self.column_of(field);
+        Some(match soft_delete {
+            SoftDelete::At(_) => format!("{column} IS NULL"),
+            SoftDelete::Is(_, mark) => {
+                // The name of a variant, fixed in the declaration.
+                let mark = match mark() {
+                    Value::Text(text) => literal(&text),
+                    _ => "''".to_owned(),
+                };
+                format!(
+                    "{column} {} {mark}",
+                    if field.optional {
+                        "IS DISTINCT FROM"
+                    } else {
+                        "<>"
+                    }
+                )
+            }
+        })
+    }
+
+    /// The condition of a partial index; empty if it contains all records.
+    pub(super) fn only(&self, index: &StoredIndex) -> String {
+        let live = index.live.then(|| self.live()).flatten();
+        let null = index
+            .null
+            .map(|field| format!("{} IS NULL", self.column_of(&self.entity.fields[field])));
+        let conditions: Vec<String> = live.into_iter().chain(null).collect();
+        if conditions.is_empty() {
+            String::new()
+        } else {
+            format!(" WHERE {}", conditions.join(" AND "))
+        }
+    }
+
     /// Renders a part over the columns of another table, under its alias.
     pub(super) fn over<T>(
         &mut self,
@@ -369,7 +406,7 @@ impl Renderer<'_> {
         let own = self.column(linked.field)?;
         self.links += 1;
         let (table, alias) = (
-            quote(linked.of.storage_name),
+            quote(self.naming.table(linked.of)),
             quote(&format!("linchpin {}", self.links)),
         );
         self.over(linked.of, alias.clone(), |r| {
@@ -382,11 +419,11 @@ impl Renderer<'_> {
     }
 
     pub(super) fn columns(&self) -> String {
-        let table = quote(self.entity.storage_name);
+        let table = self.table();
         self.entity
             .fields
             .iter()
-            .map(|f| format!("{table}.{}", quote(f.column)))
+            .map(|f| format!("{table}.{}", self.column_of(f)))
             .collect::<Vec<_>>()
             .join(", ")
     }
@@ -396,7 +433,7 @@ impl Renderer<'_> {
         self.entity
             .fields
             .get(field)
-            .map(|f| quote(f.column))
+            .map(|f| self.column_of(f))
             .ok_or_else(|| Error::internal("a plan names a field that does not exist"))
     }
 
@@ -481,7 +518,9 @@ impl Renderer<'_> {
             Filter::Any(list) => self.join(list, " OR "),
             // The exact text of the partial indexes' condition, so that the server can use these
             // indexes.
-            Filter::Cond { .. } if layout::is_live(self.entity, filter) => Ok(self.live()),
+            Filter::Cond { .. } if layout::is_live(self.entity, filter) => {
+                Ok(self.qualified_live())
+            }
             Filter::Cond { field, op, value } => self.condition(*field, *op, value),
             Filter::Item {
                 field,
@@ -505,8 +544,8 @@ impl Renderer<'_> {
     }
 
     /// The condition of live records, qualified with the table.
-    fn live(&self) -> String {
-        live(self.entity).map_or_else(
+    fn qualified_live(&self) -> String {
+        self.live().map_or_else(
             || "TRUE".to_owned(),
             |text| format!("{}.{text}", self.scope),
         )
@@ -593,6 +632,6 @@ impl Renderer<'_> {
     }
 }
 
-/// The function that folds case like [`fold`](linchpin_core::filter::eval::fold); `install` creates
+/// The function that folds case like [`fold`](linchpin_core::filter::eval::fold); start-up creates
 /// it.
 pub(super) const FOLD: &str = "linchpin_fold";

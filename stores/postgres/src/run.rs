@@ -1,6 +1,7 @@
 //! One statement on one connection.
 
 use std::pin::pin;
+use std::sync::Arc;
 
 use futures_util::TryStreamExt;
 
@@ -8,7 +9,7 @@ use super::aggregate::Computed;
 use super::lane::Live;
 use super::native::{Native, Text};
 use super::row::PgRow;
-use super::{bind, error, render, schema};
+use super::{bind, error, render};
 use linchpin_core::entity::Kind;
 use linchpin_core::store::{Plan, Rows, Statement, aggregate_kinds};
 use linchpin_core::{Error, Result, Value};
@@ -24,9 +25,17 @@ pub(super) enum Failure {
 }
 
 impl Failure {
+    /// Whether the database did not find a table or a column.
+    pub(super) fn is_missing(&self) -> bool {
+        matches!(self, Self::Server(error) if error::is_missing(error))
+    }
+
     pub(super) fn into_error(self, statement: &Statement) -> Error {
         match self {
-            Self::Unsent(e) | Self::Server(e) => error::of(statement.entity, e),
+            Self::Unsent(e) | Self::Server(e) => match Native::of(statement) {
+                Ok(native) => error::of(&native.naming, statement.entity, e),
+                Err(error) => error,
+            },
             Self::Own(e) => e,
         }
     }
@@ -182,7 +191,12 @@ fn chosen_key_taken(statement: &Statement, args: &[Value], error: &tokio_postgre
     matches!(statement.plan, Plan::Insert | Plan::Upsert { .. })
         && matches!(entity.primary_field().kind, Kind::Integer)
         && args.get(entity.primary).is_some_and(Value::is_null)
-        && error.as_db_error().and_then(|e| e.constraint()) == Some(&schema::key_name(entity))
+        && error
+            .as_db_error()
+            .and_then(|e| e.constraint())
+            .is_some_and(|name| {
+                Native::of(statement).is_ok_and(|own| error::is_key(&own.naming, entity, name))
+            })
 }
 
 /// Advances a table's sequence past the greatest key.
@@ -190,9 +204,12 @@ async fn advance(
     live: &Live,
     statement: &Statement,
 ) -> std::result::Result<(), tokio_postgres::Error> {
+    let entity = statement.entity;
+    let naming = Native::of(statement).map(|native| Arc::clone(&native.naming));
+    let naming = naming.unwrap_or_default();
     let (table, key) = (
-        render::quote(statement.entity.storage_name),
-        statement.entity.primary_field().column,
+        render::quote(naming.table(entity)),
+        naming.column(entity, entity.primary_field()),
     );
     let sequence = format!(
         "pg_get_serial_sequence({}, {})",

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::connect::Connector;
 use super::lane::Place;
-use linchpin_sql::places;
+use linchpin_sql::read_slots::ReadSlot;
 
 /// The time limit for canceling a statement; after that its connection is closed.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -16,27 +16,23 @@ const PATIENCE: Duration = Duration::from_secs(5);
 pub(super) struct Scan<'a> {
     /// The connector, used to cancel the read.
     connector: Option<&'a Arc<Connector>>,
-    held: Option<(Place, places::Place)>,
+    held: Option<(Place, ReadSlot)>,
 }
 
 impl<'a> Scan<'a> {
     /// A read that must be canceled on drop.
-    pub(super) fn new(
-        connector: &'a Arc<Connector>,
-        connection: Place,
-        place: places::Place,
-    ) -> Self {
+    pub(super) fn new(connector: &'a Arc<Connector>, connection: Place, slot: ReadSlot) -> Self {
         Self {
             connector: Some(connector),
-            held: Some((connection, place)),
+            held: Some((connection, slot)),
         }
     }
 
     /// A read with so short a time limit that it needs no cancel request.
-    pub(super) fn brief(connection: Place, place: places::Place) -> Self {
+    pub(super) fn short(connection: Place, slot: ReadSlot) -> Self {
         Self {
             connector: None,
-            held: Some((connection, place)),
+            held: Some((connection, slot)),
         }
     }
 
@@ -48,14 +44,14 @@ impl<'a> Scan<'a> {
     }
 
     /// The read has ended by itself: its slot is free for the next one.
-    pub(super) fn over(mut self) -> Option<places::Place> {
-        self.held.take().map(|(_, place)| place)
+    pub(super) fn over(mut self) -> Option<ReadSlot> {
+        self.held.take().map(|(_, slot)| slot)
     }
 }
 
 impl Drop for Scan<'_> {
     fn drop(&mut self) {
-        let Some((connection, place)) = self.held.take() else {
+        let Some((connection, slot)) = self.held.take() else {
             return;
         };
         // Without a runtime the process ends, and with it the connection.
@@ -80,7 +76,7 @@ impl Drop for Scan<'_> {
                 }
                 Err(_) => connection.abandon(),
             }
-            drop(place);
+            drop(slot);
         });
     }
 }

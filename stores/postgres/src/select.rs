@@ -4,10 +4,10 @@ use tokio_postgres::types::Type;
 
 use super::render::{Renderer, quote, type_of};
 use linchpin_core::filter::{Filter, Source};
-use linchpin_core::store::{After, Order, Words};
+use linchpin_core::store::{After, CustomSql, Order};
 use linchpin_core::{Error, Result};
+use linchpin_sql::custom_sql::{Dialect, embedded};
 use linchpin_sql::keyset::{Next, Stretch, stretches};
-use linchpin_sql::words::{Dialect, embedded};
 
 impl Renderer<'_> {
     /// The records of a filter in an order, from a position.
@@ -18,7 +18,7 @@ impl Renderer<'_> {
         after: Option<&After>,
         limit: Option<&Source>,
     ) -> Result<String> {
-        let (table, columns) = (quote(self.entity.storage_name), self.columns());
+        let (table, columns) = (self.table(), self.columns());
         let condition = self.filter(filter)?;
         let behind = match after {
             None | Some(After::Count(_)) => vec![None],
@@ -68,16 +68,18 @@ impl Renderer<'_> {
     pub(super) fn chosen(
         &mut self,
         filter: &Filter,
-        words: &Words,
+        sql: &CustomSql,
         order: &[Order],
         limit: Option<&Source>,
     ) -> Result<String> {
-        let (condition, mut by) = embedded(words, self.entity, Dialect::Postgres)?;
+        let (condition, mut by) = embedded(sql, self.entity, Dialect::Postgres, &|field| {
+            self.naming.column_named(self.entity, field).map(quote)
+        })?;
         // The parameters of the custom SQL come first.
-        for (slot, kind) in words.kinds.iter().enumerate() {
+        for (slot, kind) in sql.kinds.iter().enumerate() {
             self.parameter(Err(slot), type_of(*kind));
         }
-        let (table, columns) = (quote(self.entity.storage_name), self.columns());
+        let (table, columns) = (self.table(), self.columns());
         let filter = self.filter(filter)?;
         if !by.is_empty() && !order.is_empty() {
             by.push_str(", ");

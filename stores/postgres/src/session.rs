@@ -14,14 +14,15 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::connect::Connector;
 use super::lane::Live;
-use super::outbox::Recorder;
-use super::road::{Road, Way};
+use super::outbox::{Handover, Recorder};
 use super::run::{self, Failure};
+use super::turns::{Turn, Turns};
 use super::{REPEATS, closed, error};
 use linchpin_core::BoxFuture;
 use linchpin_core::event::Entry;
 use linchpin_core::store::{Patience, Plan, Rows, Statement, Transaction};
 use linchpin_core::{Error, Result, Value};
+use linchpin_sql::names::PresentNames;
 
 /// The server rolls back a transaction that is idle for too long, because others wait for its
 /// locks. A statement that waits too long for a lock fails.
@@ -45,11 +46,14 @@ pub(super) struct Sessions {
     places: Arc<Semaphore>,
     /// For transactions that may wait for long: fewer than connections.
     long: Arc<Semaphore>,
-    road: Road,
+    turns: Turns,
     capacity: usize,
     /// How long a stopped write waits for a connection.
     wait: Duration,
     recorder: Recorder,
+    /// Receives events after the commit.
+    handover: Arc<Handover>,
+    names: Arc<PresentNames>,
 }
 
 /// The result of a write in a transaction of its own.
@@ -62,16 +66,23 @@ pub(super) enum Written {
 }
 
 impl Sessions {
-    pub(super) fn new(connector: &Arc<Connector>, capacity: usize, wait: Duration) -> Arc<Self> {
+    pub(super) fn new(
+        connector: &Arc<Connector>,
+        capacity: usize,
+        wait: Duration,
+        (names, handover): (&Arc<PresentNames>, &Arc<Handover>),
+    ) -> Arc<Self> {
         let places = |count| Arc::new(Semaphore::new(count));
         Arc::new(Self {
             idle: parking_lot::Mutex::default(),
             places: places(capacity),
             long: places((capacity * 3 / 4).max(1)),
-            road: Road::default(),
+            turns: Turns::default(),
             capacity,
             wait: wait.max(connector.patience),
             recorder: Recorder::default(),
+            handover: Arc::clone(handover),
+            names: Arc::clone(names),
             connector: Arc::clone(connector),
         })
     }
@@ -102,7 +113,7 @@ impl Sessions {
         };
         let entered = async {
             let way = if patience == Patience::Once {
-                Some(self.road.enter().await?)
+                Some(self.turns.enter().await?)
             } else {
                 None
             };
@@ -118,7 +129,7 @@ impl Sessions {
         };
         let entered = tokio::time::timeout(wait, entered)
             .await
-            .map_err(|_| Error::unavailable("too many transactions are under way"))?;
+            .map_err(|_| Error::unavailable("too many transactions are running"))?;
         let (way, places) = entered.map_err(|_| closed())?;
         let idle = {
             let mut idle = self.idle.lock();
@@ -139,6 +150,7 @@ impl Sessions {
                 sessions,
                 patience,
                 repeats: 0,
+                events: Vec::new(),
                 lost: false,
             },
             fresh,
@@ -177,7 +189,7 @@ impl Sessions {
             outcome = conversation.start(statement, args, rows).await;
         }
         match outcome {
-            Ok(()) => conversation.finish(&rows.entries()).await,
+            Ok(()) => conversation.finish(rows.entries()).await,
             Err(failure) => Written::Failed(failure),
         }
     }
@@ -191,7 +203,7 @@ impl Sessions {
         for places in [&self.places, &self.long] {
             places.close();
         }
-        self.road.close();
+        self.turns.close();
         self.idle.lock().clear();
     }
 }
@@ -201,11 +213,13 @@ pub(super) struct Conversation {
     live: Option<Live>,
     places: [Option<OwnedSemaphorePermit>; 2],
     /// Its turn: while it holds it, no other transaction of the application may begin.
-    way: Option<Way>,
+    way: Option<Turn>,
     sessions: Arc<Sessions>,
     patience: Patience,
     /// The number of retries of the present statement.
     repeats: usize,
+    /// The events of its statements.
+    events: Vec<Entry>,
     /// Whether the transaction is lost.
     lost: bool,
 }
@@ -225,15 +239,17 @@ impl Conversation {
         mut rows: Rows,
     ) -> Result<Rows> {
         self.repeats = 0;
+        let generation = self.sessions.names.generation();
         let live = self.live()?;
         // A failure here ends the transaction; one that runs once continues after a wait.
         let holds = matches!(statement.plan, Plan::Hold { .. } | Plan::Lock { .. });
         if statement.plan.reads() && !(holds && self.patience == Patience::Once) {
             let outcome = run::run_within(live, statement, args, &mut rows).await;
             self.lost = matches!(outcome, Err(Failure::Unsent(_) | Failure::Server(_)));
-            return outcome
-                .map(|()| rows)
-                .map_err(|failure| failure.into_error(statement));
+            return match outcome {
+                Ok(()) => Ok(rows),
+                Err(failure) => Err(self.error(failure, statement, generation).await),
+            };
         }
         let mut taken = rows.clone();
         let (mut outcome, mut kept) = self.apart(live, statement, args, &mut taken).await;
@@ -251,9 +267,27 @@ impl Conversation {
             tracing::debug!(error = %e, "a statement of a transaction was undone in favour of another one");
         }
         self.lost = !kept;
-        outcome
-            .map(|()| taken)
-            .map_err(|failure| failure.into_error(statement))
+        match outcome {
+            Ok(()) => {
+                if taken.is_recorded() {
+                    self.events.append(&mut taken.entries());
+                }
+                Ok(taken)
+            }
+            Err(failure) => Err(self.error(failure, statement, generation).await),
+        }
+    }
+
+    /// The error of a statement: `schema_pending` if a migration has changed the names since the
+    /// `generation` that it was rendered for.
+    async fn error(&self, failure: Failure, statement: &Statement, generation: u64) -> Error {
+        let is_missing = failure.is_missing();
+        let error = failure.into_error(statement);
+        if !is_missing {
+            return error;
+        }
+        let names = &self.sessions.names;
+        names.within_transaction(error, generation).await
     }
 
     /// The statement that begins it.
@@ -295,7 +329,7 @@ impl Conversation {
         set.map_err(Error::unavailable)
     }
 
-    /// Runs a write under a savepoint, with its events; returns whether the transaction continues.
+    /// Runs a write under a savepoint; returns whether the transaction continues.
     async fn apart(
         &self,
         live: &Live,
@@ -303,20 +337,9 @@ impl Conversation {
         args: &[Value],
         rows: &mut Rows,
     ) -> (std::result::Result<(), Failure>, bool) {
-        let (begun, mut outcome) = tokio::join!(biased; live.client.batch_execute(SAVEPOINT), run::run_within(live, statement, args, rows));
+        let (begun, outcome) = tokio::join!(biased; live.client.batch_execute(SAVEPOINT), run::run_within(live, statement, args, rows));
         if let Err(error) = begun {
             return (Err(Failure::Server(error)), false);
-        }
-        if outcome.is_ok() && rows.is_recorded() {
-            let (recorded, released) = self
-                .sessions
-                .recorder
-                .write_and(live, &rows.entries(), RELEASE)
-                .await;
-            outcome = recorded.map_err(Failure::Server);
-            if outcome.is_ok() {
-                return (outcome, released.is_ok());
-            }
         }
         let kept = match outcome {
             Ok(()) => live.client.batch_execute(RELEASE).await,
@@ -339,28 +362,30 @@ impl Conversation {
     }
 
     /// Writes events and commits.
-    async fn finish(mut self, entries: &[Entry]) -> Written {
+    async fn finish(mut self, events: Vec<Entry>) -> Written {
         let live = match self.live() {
             Ok(live) => live,
             Err(error) => return Written::Failed(Failure::Own(error)),
         };
-        let (recorded, committed) = self
-            .sessions
-            .recorder
-            .write_and(live, entries, "COMMIT")
-            .await;
+        let mut place = self.sessions.handover.place(events);
+        let (recorded, committed) = self.sessions.recorder.commit(live, &mut place).await;
         if let Err(error) = recorded {
             // If the server refuses the events, it rolls back the rest. If the connection is lost,
             // the server may have committed everything before.
             return if error.code().is_some() {
+                place.undone();
                 Written::Failed(Failure::Server(error))
             } else {
                 Written::Unknown(error)
             };
         }
         if let Err(error) = committed {
+            if error.code().is_some() {
+                place.undone();
+            }
             return Written::Unknown(error);
         }
+        place.committed();
         self.keep();
         Written::Committed
     }
@@ -400,13 +425,13 @@ impl Transaction for Conversation {
 
     fn commit(mut self: Box<Self>) -> BoxFuture<'static, Result<()>> {
         Box::pin(async move {
-            self.live()?
-                .client
-                .batch_execute("COMMIT")
-                .await
-                .map_err(Error::unavailable)?;
-            self.keep();
-            Ok(())
+            let events = std::mem::take(&mut self.events);
+            match self.finish(events).await {
+                Written::Committed => Ok(()),
+                Written::Failed(Failure::Own(error)) => Err(error),
+                Written::Failed(Failure::Unsent(error) | Failure::Server(error))
+                | Written::Unknown(error) => Err(Error::unavailable(error)),
+            }
         })
     }
 

@@ -6,6 +6,7 @@ use linchpin_conformance::{
 };
 use linchpin_core::filter::{Filter, Source};
 use linchpin_core::store::Order;
+use linchpin_core::store::create_tables;
 
 #[path = "../../../runtime/tests/support/postgres.rs"]
 pub(super) mod server;
@@ -39,7 +40,7 @@ async fn it_refuses_once_closed() {
 #[tokio::test(flavor = "multi_thread")]
 async fn it_folds_as_the_framework_does() {
     let store = PostgresStore::open(PostgresOptions::new(server::fresh_url())).expect("opened");
-    store.install(&[&THING]).await.expect("installed");
+    create_tables(&store, &[&THING]).await.expect("created");
     let all: Vec<char> = ('\u{1}'..=char::MAX).collect();
     // In parts, because a statement has a time limit.
     for part in all.chunks(0x1_0000) {
@@ -55,42 +56,11 @@ async fn it_folds_as_the_framework_does() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_table_that_differs_is_refused_with_every_difference() {
-    let store = PostgresStore::open(PostgresOptions::new(server::fresh_url())).expect("opened");
-    store.install(&[&THING]).await.expect("made");
-    store.install(&[&THING]).await.expect("as declared");
-    for sql in [
-        "ALTER TABLE conformance_things ALTER COLUMN ratio TYPE real, DROP COLUMN due_at, ADD COLUMN extra text",
-        "DROP INDEX ux_conformance_things_slug",
-        "CREATE UNIQUE INDEX mine ON conformance_things (extra)",
-        "CREATE INDEX harmless ON conformance_things (live)",
-    ] {
-        sqlx::query(sql).execute(store.pool()).await.expect(sql);
-    }
-    let text = store
-        .install(&[&THING])
-        .await
-        .expect_err("it differs")
-        .to_string();
-    for part in [
-        "table conformance_things: expected column ratio double precision\n    found real",
-        "column due_at missing: timestamp(3) with time zone",
-        "column extra not declared: text",
-        "index ux_conformance_things_slug missing: UNIQUE USING btree (slug NULLS FIRST)",
-        "index mine not declared: UNIQUE USING btree (extra)",
-    ] {
-        assert!(text.contains(part), "{part} in\n{text}");
-    }
-    assert!(!text.contains("harmless"), "{text}");
-    store.close().await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn a_full_lane_refuses_at_once() {
     let mut options = PostgresOptions::new(server::fresh_url());
     options.in_flight = 1;
     let store = PostgresStore::open(options).expect("opened");
-    store.install(&[&THING]).await.expect("installed");
+    create_tables(&store, &[&THING]).await.expect("created");
     let exists = store
         .prepare(
             &THING,
@@ -140,7 +110,7 @@ async fn a_statement_that_takes_too_long_is_ended_by_the_server() {
     let mut options = PostgresOptions::new(server::fresh_url());
     options.statement_timeout = Duration::from_millis(500);
     let store = PostgresStore::open(options).expect("opened");
-    store.install(&[&THING]).await.expect("installed");
+    create_tables(&store, &[&THING]).await.expect("created");
     let mut record = vec![Value::Null; THING.fields.len()];
     (record[0], record[7]) = (Value::Text("k".to_owned()), Value::Text("draft".to_owned()));
     let insert = store.prepare(&THING, Plan::Insert).expect("a plan");
@@ -187,7 +157,7 @@ async fn a_statement_that_takes_too_long_is_ended_by_the_server() {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_an_index_covers_is_read_by_it_whatever_the_server_believes() {
     let store = PostgresStore::open(PostgresOptions::new(server::fresh_url())).expect("opened");
-    store.install(&[&THING]).await.expect("installed");
+    create_tables(&store, &[&THING]).await.expect("created");
     let (client, connection) = store
         .connector
         .indexed()
@@ -254,7 +224,9 @@ async fn what_an_index_covers_is_read_by_it_whatever_the_server_believes() {
     ];
     for (n, (plan, kinds, values)) in plans.into_iter().enumerate() {
         assert!(!matches!(Span::of(&THING, &plan), Span::Any), "{plan:?}");
-        let sql = render::render(&THING, &plan, &[]).expect("a text").sql;
+        let sql = render::render(&THING, &plan, &linchpin_sql::names::Naming::default(), &[])
+            .expect("a text")
+            .sql;
         client
             .batch_execute(&format!("PREPARE plan_{n}{kinds} AS {sql}"))
             .await
@@ -298,7 +270,9 @@ async fn one_caller_leaves_a_place_to_others() {
     let mut options = PostgresOptions::new(server::fresh_url());
     (options.scans, options.in_flight) = (2, 8);
     let store = Arc::new(PostgresStore::open(options).expect("opened"));
-    store.install(&[&THING, &OTHER]).await.expect("installed");
+    create_tables(&*store, &[&THING, &OTHER])
+        .await
+        .expect("created");
     // The title has no index.
     let endless = store
         .prepare(
@@ -338,11 +312,14 @@ async fn one_caller_leaves_a_place_to_others() {
         .map(|_| tokio::spawn(read(&endless, "greedy")))
         .collect();
     // One of them runs, and the others wait for it; their caller has no further slots.
-    while waiting(&store, "conformance_things").await == 0 || store.places.queue_left() > 6 {
+    while waiting(&store, "conformance_things").await == 0 || store.read_slots.queue_left() > 6 {
         tokio::task::yield_now().await;
     }
     assert_eq!(waiting(&store, "conformance_things").await, 1);
-    Native::of(&brief).expect("of this store").tries.never();
+    Native::of(&brief)
+        .expect("of this store")
+        .short_reads
+        .never();
     assert_eq!(
         read(&brief, "greedy").await,
         Err(linchpin_core::Code::Unavailable)
@@ -353,7 +330,7 @@ async fn one_caller_leaves_a_place_to_others() {
     for read in &greedy {
         read.abort();
     }
-    while waiting(&store, "conformance_things").await > 0 || store.places.callers() > 0 {
+    while waiting(&store, "conformance_things").await > 0 || store.read_slots.callers() > 0 {
         tokio::task::yield_now().await;
     }
     assert_eq!(read(&brief, "greedy").await, Ok(0));
@@ -371,7 +348,9 @@ async fn a_short_read_waits_for_no_long_ones() {
     let mut options = PostgresOptions::new(server::fresh_url());
     options.scans = 2;
     let store = Arc::new(PostgresStore::open(options).expect("opened"));
-    store.install(&[&THING, &OTHER]).await.expect("installed");
+    create_tables(&*store, &[&THING, &OTHER])
+        .await
+        .expect("created");
     let endless = store
         .prepare(
             &THING,
@@ -402,7 +381,7 @@ async fn a_short_read_waits_for_no_long_ones() {
     };
     // The connections for attempts are opened with the first one.
     assert_eq!(read(&brief, "modest").await, Ok(0));
-    while store.brief.connected() < 2 {
+    while store.short_reads.connected() < 2 {
         tokio::task::yield_now().await;
     }
     let mut other = store.pool().begin().await.expect("a transaction");
@@ -414,7 +393,7 @@ async fn a_short_read_waits_for_no_long_ones() {
         .into_iter()
         .map(|name| tokio::spawn(read(&endless, name)))
         .collect();
-    while waiting(&store, "conformance_things").await < 2 || store.places.callers() < 2 {
+    while waiting(&store, "conformance_things").await < 2 || store.read_slots.callers() < 2 {
         tokio::task::yield_now().await;
     }
     // Both of their connections are in use as long as the table is locked.
@@ -423,7 +402,10 @@ async fn a_short_read_waits_for_no_long_ones() {
     }
     // One attempt by each of the two callers, or one in total if they share a cell.
     assert_eq!(
-        Native::of(&endless).expect("of this store").tries.missed(),
+        Native::of(&endless)
+            .expect("of this store")
+            .short_reads
+            .missed(),
         2
     );
     other.rollback().await.expect("undone");
@@ -438,7 +420,7 @@ async fn who_leaves_a_try_leaves_its_place_when_the_server_is_through() {
     let mut options = PostgresOptions::new(server::fresh_url());
     options.scans = 2;
     let store = Arc::new(PostgresStore::open(options).expect("opened"));
-    store.install(&[&THING]).await.expect("installed");
+    create_tables(&*store, &[&THING]).await.expect("created");
     let endless = store
         .prepare(
             &THING,
@@ -460,7 +442,7 @@ async fn who_leaves_a_try_leaves_its_place_when_the_server_is_through() {
         }
     };
     assert_eq!(read().await, Ok(0));
-    while store.brief.connected() < 2 {
+    while store.short_reads.connected() < 2 {
         tokio::task::yield_now().await;
     }
     let mut other = store.pool().begin().await.expect("a transaction");
@@ -475,13 +457,13 @@ async fn who_leaves_a_try_leaves_its_place_when_the_server_is_through() {
     asked.abort();
     assert!(asked.await.is_err());
     // The server stops an attempt after a short time, and only then the slot is free.
-    let held = store.brief.callers();
+    let held = store.short_reads.callers();
     let waits = waiting(&store, "conformance_things").await;
     assert!(
         held >= usize::try_from(waits).unwrap_or_default(),
         "{waits} tries wait on the server, {held} places are taken"
     );
-    while store.brief.callers() > 0 {
+    while store.short_reads.callers() > 0 {
         tokio::task::yield_now().await;
     }
     assert_eq!(waiting(&store, "conformance_things").await, 0);

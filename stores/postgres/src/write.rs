@@ -33,7 +33,7 @@ impl PostgresStore {
             of,
             queues::record(statement, args),
         );
-        let mut lost = 0;
+        let (mut lost, mut renamed) = (0, false);
         loop {
             let patience = self.in_time(began, attempts.begin()).await?;
             let done = if attempts.count() == 0 && lost == 0 && !rows.is_recorded() {
@@ -50,6 +50,11 @@ impl PostgresStore {
                 Err(Ended::Lost(error)) => {
                     lost += 1;
                     if lost > REPEATS {
+                        return Err(error);
+                    }
+                }
+                Err(Ended::Renamed(error)) => {
+                    if std::mem::replace(&mut renamed, true) {
                         return Err(error);
                     }
                 }
@@ -79,6 +84,7 @@ impl PostgresStore {
         // Refused at once while there is no connection to the server.
         drop(self.writes.place().await.map_err(Ended::For)?);
         let mut taken = rows;
+        let generation = self.names.generation();
         let written = tokio::time::timeout(
             self.patience,
             self.recorded.write(patience, statement, args, &mut taken),
@@ -88,7 +94,8 @@ impl PostgresStore {
             Ok(Written::Committed) => return Ok(taken),
             Ok(Written::Failed(failure)) => failure,
             Ok(Written::Unknown(error)) => {
-                return Err(Ended::For(error::of(statement.entity, error)));
+                let error = Failure::Server(error).into_error(statement);
+                return Err(Ended::For(error));
             }
             Err(_) => {
                 return Err(Ended::For(Error::unavailable(
@@ -96,6 +103,15 @@ impl PostgresStore {
                 )));
             }
         };
+        if failure.is_missing() {
+            let error = failure.into_error(statement);
+            let changed = self.names.refreshed(generation).await.map_err(Ended::For)?;
+            return Err(if changed {
+                Ended::Renamed(error)
+            } else {
+                Ended::For(error)
+            });
+        }
         // Nothing has been committed: it can be retried, even if the connection is lost.
         let lost = match &failure {
             Failure::Unsent(_) => true,
@@ -117,13 +133,15 @@ enum Ended {
     For(Error),
     /// The connection was lost before the write was sent.
     Lost(Error),
+    /// The names of tables or columns have changed.
+    Renamed(Error),
     /// It was stopped by a lock of another transaction.
     HeldUp,
 }
 
 impl From<Error> for Ended {
     fn from(error: Error) -> Self {
-        if error.is_overtaken() {
+        if error.is_conflicting_write() {
             Self::HeldUp
         } else {
             Self::For(error)

@@ -2,11 +2,12 @@
 //! conditions, and short attempts of long reads.
 
 pub mod access;
+pub mod custom_sql;
 pub mod keyset;
-pub mod places;
+pub mod names;
+pub mod read_slots;
+pub mod short_reads;
 pub mod statement;
-pub mod tries;
-pub mod words;
 
 /// Whether an error may be temporary: no answer from the server, or no free connection.
 pub fn is_passing(error: &sqlx::Error) -> bool {

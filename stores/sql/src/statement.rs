@@ -5,16 +5,60 @@ use linchpin_core::filter::Filter;
 use linchpin_core::store::SqlQuery;
 use linchpin_core::{Error, Result, Value};
 
+use crate::names::Naming;
+
 /// A text and the values of its parameters.
 pub type Rendered = (String, Vec<(Value, Kind)>);
+
+/// How a store writes names: the names that its database has now, and its quotes.
+#[derive(Clone, Copy, Debug)]
+pub struct Spelling<'a> {
+    /// The names.
+    pub naming: &'a Naming,
+    /// Writes a name in SQL.
+    pub quote: fn(&str) -> String,
+}
+
+impl Spelling<'_> {
+    fn table(&self, entity: &EntityDesc) -> String {
+        (self.quote)(self.naming.table(entity))
+    }
+
+    /// Replaces `{table}` and `{column:name}`, which are the table of the entity and the column of
+    /// one of its fields.
+    ///
+    /// # Errors
+    /// `internal` if the entity has no such field.
+    fn spell(&self, text: &str, entity: &EntityDesc) -> Result<String> {
+        let mut parts = text.split(COLUMN);
+        let mut out = parts.next().unwrap_or_default().to_owned();
+        for part in parts {
+            let (field, rest) = part.split_once('}').unwrap_or((part, ""));
+            let column = self.naming.column_named(entity, field).ok_or_else(|| {
+                Error::internal(format!(
+                    "a statement on `{}` names `{COLUMN}{field}}}`, and there is no such field",
+                    entity.name
+                ))
+            })?;
+            out.push_str(&(self.quote)(column));
+            out.push_str(rest);
+        }
+        Ok(out.replace("{table}", &self.table(entity)))
+    }
+}
+
+/// The start of the name of a column, which ends with `}`.
+pub(crate) const COLUMN: &str = "{column:";
 
 /// Returns the text with the row-level filter inserted, and all values. `condition` renders a
 /// filter whose values follow the given number of others.
 ///
 /// # Errors
-/// `internal` if the text omits the filter, or if its parameters and values do not match.
+/// `internal` if the text omits the filter, names an unknown field, or if its parameters and values
+/// do not match.
 pub fn render(
     query: SqlQuery,
+    spelling: Spelling<'_>,
     condition: impl Fn(&'static EntityDesc, &Filter, usize) -> Result<Rendered>,
 ) -> Result<Rendered> {
     bound(&query)?;
@@ -22,21 +66,20 @@ pub fn render(
         entity,
         text,
         values,
-        guard,
+        filter,
     } = query;
-    let (guard, further) = condition(entity, &guard, values.len())?;
-    let table = table(entity);
-    let visible = format!("(SELECT * FROM {table} WHERE {guard})");
+    let (filter, further) = condition(entity, &filter, values.len())?;
+    let table = spelling.table(entity);
+    let visible = format!("(SELECT * FROM {table} WHERE {filter})");
     if !text.contains("{visible}") && !text.contains("{guard}") {
         return Err(Error::internal(format!(
-            "a statement on `{}` leaves the guard out: it names neither `{{visible}}` nor `{{guard}}`; if it must not, take \
+            "a statement on `{}` has no row-level filter: write `{{visible}}` or `{{guard}}` in it, or call \
              `unguarded(\"the reason\")`",
             entity.name
         )));
     }
-    let text = named(text, &visible, &table)
-        .replace("{guard}", &format!("({guard})"))
-        .replace("{table}", &table);
+    let text = named(&spelling.spell(text, entity)?, &visible, &table)
+        .replace("{guard}", &format!("({filter})"));
     Ok((text, values.into_iter().chain(further).collect()))
 }
 
@@ -44,10 +87,11 @@ pub fn render(
 /// statement around a condition. Every record is visible to it.
 ///
 /// # Errors
-/// `internal` if a parameter has a number that no statement can have.
+/// `internal` if a parameter has a number that no statement can have, or a column no field.
 pub fn checked(
     entity: &'static EntityDesc,
     text: &'static str,
+    spelling: Spelling<'_>,
     condition: impl Fn(&'static EntityDesc, &Filter, usize) -> Result<Rendered>,
 ) -> Result<String> {
     let most = parameters(text).into_iter().max().unwrap_or_default();
@@ -60,7 +104,7 @@ pub fn checked(
         entity,
         text,
         values: vec![(Value::Null, Kind::String); most],
-        guard: Filter::TRUE,
+        filter: Filter::TRUE,
     };
     let first = text
         .trim_start()
@@ -71,10 +115,11 @@ pub fn checked(
         .iter()
         .any(|word| word.eq_ignore_ascii_case(first));
     if is_statement || text.contains("{visible}") || text.contains("{guard}") {
-        return Ok(render(query, condition)?.0);
+        return Ok(render(query, spelling, condition)?.0);
     }
     bound(&query)?;
-    Ok(format!("SELECT 1 FROM {} WHERE ({text})", table(entity)))
+    let (table, text) = (spelling.table(entity), spelling.spell(text, entity)?);
+    Ok(format!("SELECT 1 FROM {table} WHERE ({text})"))
 }
 
 /// Refuses parameters without numbers, because the parameters of the filter would shift them.
@@ -88,10 +133,6 @@ pub fn numbered(text: &str) -> Result<()> {
         ));
     }
     Ok(())
-}
-
-fn table(entity: &EntityDesc) -> String {
-    format!("\"{}\"", entity.storage_name.replace('"', "\"\""))
 }
 
 /// Checks that each parameter has a value and each value a parameter: a parameter without a value

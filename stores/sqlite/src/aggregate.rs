@@ -4,13 +4,13 @@ use std::cell::Cell;
 
 use rusqlite::types::ValueRef as Sql;
 
-use super::render::{Renderer, quote};
+use super::render::Renderer;
 use linchpin_core::entity::{EntityDesc, Kind};
 use linchpin_core::filter::Filter;
 use linchpin_core::store::{Compute, Function, Group, Row, Truncate};
 use linchpin_core::{Error, Result, Timestamp, ValueRef};
 
-impl Renderer {
+impl Renderer<'_> {
     pub(super) fn aggregate(
         &mut self,
         filter: &Filter,
@@ -25,7 +25,7 @@ impl Renderer {
         for compute in compute {
             columns.push(self.computed(compute)?);
         }
-        let (table, condition) = (quote(self.entity.storage_name), self.filter(filter)?);
+        let (table, condition) = (self.table(), self.filter(filter)?);
         let keys: Vec<String> = (1..=groups.len()).map(|n| n.to_string()).collect();
         let keys = keys.join(", ");
         let grouped = if groups.is_empty() {
@@ -52,7 +52,7 @@ impl Renderer {
         if by_value.is_empty() {
             return self.aggregate(filter, groups, compute, limit);
         }
-        let table = quote(self.entity.storage_name);
+        let table = self.table();
         let mut parts = Vec::with_capacity(by_value.len() + 1);
         for part in 0..=by_value.len() {
             let mut columns = vec![part.to_string()];

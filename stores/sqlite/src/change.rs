@@ -1,6 +1,6 @@
 //! Parts of write statements: assignments, the selection of the first match, upserts.
 
-use super::render::{Form, Renderer, member, only, quote};
+use super::render::{Form, Renderer, member};
 use linchpin_core::filter::{Filter, Source};
 use linchpin_core::store::{Assign, AssignValue, Order, Pick, layout};
 use linchpin_core::{Error, Result, Value};
@@ -8,7 +8,7 @@ use linchpin_core::{Error, Result, Value};
 /// A name that no table or column has.
 const FIGURE: &str = "\"linchpin figure\"";
 
-impl Renderer {
+impl Renderer<'_> {
     pub(super) fn assignments(&mut self, set: &[Assign]) -> Result<String> {
         let mut parts = Vec::with_capacity(set.len());
         for Assign { field, value } in set {
@@ -76,7 +76,8 @@ impl Renderer {
         let Some(figure) = set.iter().find_map(|a| a.value.figure()) else {
             return Ok(None);
         };
-        let select = self.over(figure.source, quote(figure.source.storage_name), |r| {
+        let scope = self.table_of(figure.source);
+        let select = self.over(figure.source, scope, |r| {
             r.aggregate(
                 &figure.filter,
                 &[],
@@ -104,16 +105,32 @@ impl Renderer {
         ]))
     }
 
+    /// An insert of one record, also with values of columns that no field has any more.
+    pub(super) fn insert(&mut self) -> String {
+        let mut columns = self.columns();
+        let mut values: Vec<String> = (0..self.entity.fields.len())
+            .map(|i| self.parameter(Err(i), Form::Plain))
+            .collect();
+        let naming = self.naming;
+        for filler in naming.fillers(self.entity) {
+            columns.push_str(", ");
+            columns.push_str(&self.quote(&filler.column));
+            values.push(self.parameter(Ok(filler.value.clone()), Form::Plain));
+        }
+        format!(
+            "INSERT INTO {} ({columns}) VALUES ({})",
+            self.table(),
+            values.join(", ")
+        )
+    }
+
     pub(super) fn upsert(
         &mut self,
         keys: &[usize],
-        guard: &Filter,
+        filter: &Filter,
         set: &[Assign],
     ) -> Result<String> {
-        let (table, columns) = (quote(self.entity.storage_name), self.columns());
-        let values: Vec<String> = (0..self.entity.fields.len())
-            .map(|i| self.parameter(Err(i), Form::Plain))
-            .collect();
+        let (insert, columns) = (self.insert(), self.columns());
         let first = self.column(
             *keys
                 .first()
@@ -125,7 +142,7 @@ impl Renderer {
         } else {
             self.assignments(set)?
         };
-        let guard = self.filter(guard)?;
+        let condition = self.filter(filter)?;
         let own: Vec<String> = keys
             .iter()
             .map(|k| self.column(*k))
@@ -141,15 +158,14 @@ impl Renderer {
                 .iter()
                 .map(|k| self.column(k.field))
                 .collect::<Result<_>>()?;
-            targets.push(format!("({}){}", keys.join(", "), only(self.entity, index)));
+            targets.push(format!("({}){}", keys.join(", "), self.only(index)));
         }
         let conflicts: Vec<String> = targets
             .iter()
-            .map(|t| format!("ON CONFLICT {t} DO UPDATE SET {set} WHERE {guard}"))
+            .map(|t| format!("ON CONFLICT {t} DO UPDATE SET {set} WHERE {condition}"))
             .collect();
         Ok(format!(
-            "INSERT INTO {table} ({columns}) VALUES ({}) {} RETURNING {columns}",
-            values.join(", "),
+            "{insert} {} RETURNING {columns}",
             conflicts.join(" ")
         ))
     }
@@ -160,10 +176,7 @@ impl Renderer {
         let Some(pick) = pick else {
             return Ok(condition);
         };
-        let (table, key) = (
-            quote(self.entity.storage_name),
-            self.column(self.entity.primary)?,
-        );
+        let (table, key) = (self.table(), self.column(self.entity.primary)?);
         let order = self.order(&pick.order)?;
         Ok(format!(
             "{key} IN (SELECT {key} FROM {table} WHERE {condition} ORDER BY {order} LIMIT {})",

@@ -9,6 +9,7 @@ use linchpin_core::entity::{EntityDesc, Kind};
 use linchpin_core::filter::Filter;
 use linchpin_core::filter::eval::fold;
 use linchpin_core::{Error, Result, Timestamp, Value};
+use linchpin_sql::names::Naming;
 
 /// A condition with its values, which follow `before` other values.
 ///
@@ -17,16 +18,17 @@ use linchpin_core::{Error, Result, Timestamp, Value};
 pub(super) fn condition(
     entity: &'static EntityDesc,
     filter: &Filter,
+    naming: &Naming,
     before: usize,
 ) -> Result<(String, Vec<(Value, Kind)>)> {
-    let (text, binds) = render::condition(entity, filter, before)?;
+    let (text, binds) = render::condition(entity, filter, naming, before)?;
     let value = |bind: render::Bind| match (bind.value, bind.form) {
         (Ok(Value::Text(text)), render::Form::Folded) => {
             Ok((Value::Text(fold(&text)), Kind::String))
         }
         // Null is written as SQL text, so the kind does not matter.
         (Ok(value), _) => Ok((value, Kind::String)),
-        (Err(_), _) => Err(Error::internal("a guard lacks a value")),
+        (Err(_), _) => Err(Error::internal("the row-level filter lacks a value")),
     };
     Ok((text, binds.into_iter().map(value).collect::<Result<_>>()?))
 }
@@ -82,7 +84,7 @@ pub(super) fn read(row: &SqliteRow, column: &str, kind: Kind) -> Result<Value> {
 }
 
 /// Converts an error of sqlx into one of the framework.
-pub(super) fn failed(entity: &EntityDesc, failure: sqlx::Error) -> Error {
+pub(super) fn failed(naming: &Naming, entity: &EntityDesc, failure: sqlx::Error) -> Error {
     let sqlx::Error::Database(db) = &failure else {
         return if linchpin_sql::is_passing(&failure) {
             Error::unavailable(failure)
@@ -91,9 +93,12 @@ pub(super) fn failed(entity: &EntityDesc, failure: sqlx::Error) -> Error {
         };
     };
     if db.is_unique_violation()
-        && let Some(fields) = error::violated(entity, db.message())
+        && let Some(fields) = error::violated(naming, entity, db.message())
     {
         return Error::unique(fields);
+    }
+    if error::is_pending(naming, entity, db.message()) {
+        return Error::schema_pending(failure);
     }
     // Extended codes; the low byte is the plain one: busy, locked, read-only, I/O, full, cannot
     // open.

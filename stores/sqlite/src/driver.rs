@@ -1,18 +1,44 @@
 //! SQL of functions of custom operations, on the pool.
 
 use std::any::Any;
+use std::sync::Arc;
 
 use linchpin_core::entity::{EntityDesc, Kind};
 use linchpin_core::store::{
     SqlAnswer, SqlColumns, SqlDriver, SqlQuery, SqlRow, SqlSession, SqlTransaction,
 };
 use linchpin_core::{BoxFuture, Error, Result, Value};
-use linchpin_sql::statement;
+use linchpin_sql::names::{Naming, PresentNames};
+use linchpin_sql::statement::{self, Rendered, Spelling};
 
 use super::conversation::{arguments, condition, failed, read};
+use super::error::missing;
+use super::render::name_only;
 
 /// Runs the statements on the pool.
-pub(super) struct Driver(pub(super) sqlx::SqlitePool);
+pub(super) struct Driver {
+    pub(super) pool: sqlx::SqlitePool,
+    pub(super) names: Arc<PresentNames>,
+}
+
+fn spelling(naming: &Naming) -> Spelling<'_> {
+    Spelling {
+        naming,
+        quote: name_only,
+    }
+}
+
+/// A statement whose names are those of the database now.
+fn render(query: SqlQuery, naming: &Naming) -> Result<Rendered> {
+    let condition = |entity, filter: &_, before| condition(entity, filter, naming, before);
+    statement::render(query, spelling(naming), condition)
+}
+
+/// Whether a statement failed because of a name.
+fn is_missing(error: &Error) -> bool {
+    let cause = std::error::Error::source(error).and_then(|e| e.downcast_ref::<sqlx::Error>());
+    matches!(cause, Some(sqlx::Error::Database(db)) if missing(db.message()).is_some())
+}
 
 #[derive(Debug)]
 struct Columns(sqlx::sqlite::SqliteRow);
@@ -40,11 +66,12 @@ impl SqlSession for Session {
 async fn run<'c>(
     on: impl sqlx::SqliteExecutor<'c>,
     entity: &'static EntityDesc,
-    (text, values): (String, Vec<(Value, Kind)>),
+    naming: &Naming,
+    (text, values): Rendered,
     rows: bool,
 ) -> Result<SqlAnswer> {
     let statement = sqlx::query_with(sqlx::AssertSqlSafe(text), arguments(values)?);
-    let failed = |error| failed(entity, error);
+    let failed = |error| failed(naming, entity, error);
     if rows {
         let rows = statement.fetch_all(on).await.map_err(failed)?;
         let rows = rows.into_iter().map(|row| SqlRow::new(Columns(row)));
@@ -60,10 +87,10 @@ impl SqlDriver for Driver {
     fn begin(&self, entity: &'static EntityDesc) -> BoxFuture<'_, Result<SqlTransaction>> {
         Box::pin(async move {
             let open = self
-                .0
+                .pool
                 .begin_with("BEGIN IMMEDIATE")
                 .await
-                .map_err(|e| failed(entity, e))?;
+                .map_err(|e| failed(&self.names.naming(), entity, e))?;
             Ok(SqlTransaction::new(Session(open)))
         })
     }
@@ -75,9 +102,11 @@ impl SqlDriver for Driver {
     ) -> BoxFuture<'a, Result<()>> {
         Box::pin(async move {
             statement::numbered(text)?;
-            let text = statement::checked(entity, text, condition)?;
+            let naming = self.names.naming();
+            let condition = |entity, filter: &_, before| condition(entity, filter, &naming, before);
+            let text = statement::checked(entity, text, spelling(&naming), condition)?;
             sqlx::Executor::prepare(
-                &self.0,
+                &self.pool,
                 sqlx::SqlSafeStr::into_sql_str(sqlx::AssertSqlSafe(text)),
             )
             .await
@@ -94,14 +123,30 @@ impl SqlDriver for Driver {
     ) -> BoxFuture<'a, Result<SqlAnswer>> {
         Box::pin(async move {
             statement::numbered(query.text)?;
-            let entity = query.entity;
-            let rendered = statement::render(query, condition)?;
-            match within {
-                None => run(&self.0, entity, rendered, rows).await,
-                Some(open) => {
-                    let open: &mut Session = open.session()?;
-                    run(&mut *open.0, entity, rendered, rows).await
+            let (entity, naming) = (query.entity, self.names.naming());
+            let Some(open) = within else {
+                let again = self.names.is_watched().then(|| query.clone());
+                let rendered = render(query, &naming)?;
+                let error = match run(&self.pool, entity, &naming, rendered, rows).await {
+                    Err(error) if is_missing(&error) => error,
+                    outcome => return outcome,
+                };
+                let changed = self.names.refreshed(naming.generation()).await?;
+                let Some(query) = again.filter(|_| changed) else {
+                    return Err(error);
+                };
+                let naming = self.names.naming();
+                let rendered = render(query, &naming)?;
+                return run(&self.pool, entity, &naming, rendered, rows).await;
+            };
+            let rendered = render(query, &naming)?;
+            let open: &mut Session = open.session()?;
+            match run(&mut *open.0, entity, &naming, rendered, rows).await {
+                Err(error) if is_missing(&error) => {
+                    let generation = naming.generation();
+                    Err(self.names.within_transaction(error, generation).await)
                 }
+                outcome => outcome,
             }
         })
     }

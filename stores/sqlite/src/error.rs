@@ -4,16 +4,19 @@ use rusqlite::ErrorCode;
 
 use linchpin_core::entity::EntityDesc;
 use linchpin_core::{Error, Problem};
+use linchpin_sql::names::Naming;
 
 /// An error of a statement on `entity`.
-pub(super) fn of(entity: &EntityDesc, error: rusqlite::Error) -> Error {
+pub(super) fn of(naming: &Naming, entity: &EntityDesc, error: rusqlite::Error) -> Error {
     let rusqlite::Error::SqliteFailure(failure, message) = &error else {
         return Error::internal(error);
     };
     match failure.code {
         ErrorCode::ConstraintViolation => {
-            match message.as_deref().and_then(|m| violated(entity, m)) {
+            let message = message.as_deref().unwrap_or_default();
+            match violated(naming, entity, message) {
                 Some(fields) => Error::unique(fields),
+                None if is_pending(naming, entity, message) => Error::schema_pending(error),
                 None => Error::internal(error),
             }
         }
@@ -50,18 +53,62 @@ fn code(error: &Error) -> Option<ErrorCode> {
     cause.and_then(rusqlite::Error::sqlite_error_code)
 }
 
+/// Whether a constraint refused a value that it allows only after the open migration.
+pub(super) fn is_pending(naming: &Naming, entity: &EntityDesc, message: &str) -> bool {
+    if let Some(column) = message.strip_prefix("NOT NULL constraint failed: ") {
+        let column = column
+            .strip_prefix(naming.table(entity))
+            .and_then(|column| column.strip_prefix('.'));
+        return column.is_some_and(|column| naming.is_pending(entity, column));
+    }
+    message
+        .strip_prefix("CHECK constraint failed: ")
+        .is_some_and(|check| naming.is_pending_check(entity, check))
+}
+
+/// The name that the database did not find.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Missing {
+    /// A table or a column.
+    Name,
+    /// An index that a read names.
+    Index,
+}
+
+/// The kind of name that a message reports as missing.
+pub(super) fn missing(message: &str) -> Option<Missing> {
+    if message.starts_with("no such index: ") {
+        Some(Missing::Index)
+    } else if message.starts_with("no such column: ")
+        || message.starts_with("no such table: ")
+        || message.contains(" has no column named ")
+    {
+        Some(Missing::Name)
+    } else {
+        None
+    }
+}
+
+/// The kind of name that a statement of the fast lane did not find.
+pub(super) fn missing_in(error: &Error) -> Option<Missing> {
+    let cause = std::error::Error::source(error)?.downcast_ref::<rusqlite::Error>()?;
+    match cause {
+        rusqlite::Error::SqliteFailure(_, Some(message)) => missing(message),
+        rusqlite::Error::SqlInputError { msg, .. } => missing(msg),
+        _ => None,
+    }
+}
+
 /// The wire names in `UNIQUE constraint failed: posts.a, posts.b`.
-pub(super) fn violated(entity: &EntityDesc, message: &str) -> Option<Vec<&'static str>> {
+pub(super) fn violated(
+    naming: &Naming,
+    entity: &EntityDesc,
+    message: &str,
+) -> Option<Vec<&'static str>> {
     let columns = message.strip_prefix("UNIQUE constraint failed: ")?;
     let wire = |column: &str| {
-        let column = column
-            .strip_prefix(entity.storage_name)?
-            .strip_prefix('.')?;
-        entity
-            .fields
-            .iter()
-            .find(|f| f.column == column)
-            .map(|f| f.wire)
+        let column = column.strip_prefix(naming.table(entity))?;
+        naming.wire(entity, column.strip_prefix('.')?)
     };
     let fields: Vec<&str> = columns.split(", ").map(wire).collect::<Option<_>>()?;
     let declared = |fields: &[&str]| {

@@ -65,7 +65,7 @@ pub(super) fn open(path: &Path, durability: Durability) -> Result<Connection> {
 
 /// Creates a missing file, accessible only to its owner, because it contains private data. SQLite
 /// gives its other files the same mode.
-fn create(path: &Path) -> std::io::Result<()> {
+pub(super) fn create(path: &Path) -> std::io::Result<()> {
     let mut options = std::fs::OpenOptions::new();
     options.write(true).create_new(true);
     #[cfg(unix)]

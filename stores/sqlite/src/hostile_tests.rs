@@ -11,6 +11,7 @@ use super::tests::{open, thing};
 use super::*;
 use linchpin_conformance::THING;
 use linchpin_core::filter::Filter;
+use linchpin_core::store::create_tables;
 use linchpin_core::store::{Assign, AssignValue, Order, Projection};
 use linchpin_core::{Code, Value};
 
@@ -58,7 +59,7 @@ async fn a_file_that_vanishes_refuses_writes_and_still_answers_reads() {
     for replaced in [false, true] {
         let folder = tempfile::tempdir().expect("a folder");
         let store = Arc::new(open(&folder));
-        store.install(&[&THING]).await.expect("installed");
+        create_tables(&*store, &[&THING]).await.expect("created");
         insert(&store, "before").await.expect("stored");
         assert!(is_there(&store, "before").await.expect("an answer"));
         // Under load: every write that was reported as done was done before the file disappeared.
@@ -105,7 +106,7 @@ async fn small(folder: &tempfile::TempDir, pages: u32) -> SqliteStore {
     let options = SqliteOptions::new(path(folder));
     let connection = file::open(&options.path, options.durability).expect("a fresh file opens");
     let store = open(folder);
-    store.install(&[&THING]).await.expect("installed");
+    create_tables(&store, &[&THING]).await.expect("created");
     store.close().await;
     connection
         .query_row(&format!("PRAGMA max_page_count = {pages}"), [], |_| Ok(()))
@@ -232,7 +233,7 @@ async fn a_lock_held_elsewhere_is_waited_for_once() {
     let connection = file::open(&options.path, options.durability).expect("a fresh file opens");
     connection.busy_handler(Some(patient)).expect("set");
     let store = SqliteStore::start(connection, options).expect("started");
-    store.install(&[&THING]).await.expect("installed");
+    create_tables(&store, &[&THING]).await.expect("created");
     let put = store.prepare(&THING, Plan::Insert).expect("a plan");
     let other = Connection::open(path(&folder)).expect("the file");
     for (round, many) in [1, 2, 1000].into_iter().enumerate() {
@@ -279,7 +280,7 @@ async fn a_lock_held_elsewhere_is_waited_for_once() {
 async fn values_that_could_not_have_been_written_here_are_an_error() {
     let folder = tempfile::tempdir().expect("a folder");
     let store = open(&folder);
-    store.install(&[&THING]).await.expect("installed");
+    create_tables(&store, &[&THING]).await.expect("created");
     let other = Connection::open(path(&folder)).expect("the file");
     other
         .execute_batch("PRAGMA ignore_check_constraints = 1")
@@ -399,7 +400,7 @@ async fn values_that_could_not_have_been_written_here_are_an_error() {
 async fn a_damaged_file_is_an_error() {
     let folder = tempfile::tempdir().expect("a folder");
     let store = open(&folder);
-    store.install(&[&THING]).await.expect("installed");
+    create_tables(&store, &[&THING]).await.expect("created");
     for i in 0..300 {
         insert(&store, &format!("k{i}")).await.expect("stored");
     }
@@ -409,10 +410,6 @@ async fn a_damaged_file_is_an_error() {
     bytes[4096..].fill(0xa5);
     std::fs::write(path(&folder), &bytes).expect("written");
     let store = open(&folder);
-    store
-        .install(&[&THING])
-        .await
-        .expect("the schema can be read");
     for id in ["k1", "new"] {
         let (code, cause) = refusal(insert(&store, id).await);
         assert!(

@@ -1,5 +1,7 @@
 //! Rendered statements, for tests that count the rows that a statement examines.
 
+use std::sync::Arc;
+
 use linchpin_core::entity::EntityDesc;
 use linchpin_core::store::Plan;
 use linchpin_core::{Result, Value};
@@ -17,7 +19,7 @@ impl Rendered {
     /// # Errors
     /// If the plan contains a source that should be an argument.
     pub fn new(entity: &'static EntityDesc, plan: &Plan) -> Result<Self> {
-        render(entity, plan).map(Self)
+        render(entity, plan, &Arc::default()).map(Self)
     }
 
     /// The SQL text.

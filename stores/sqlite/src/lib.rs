@@ -15,6 +15,7 @@ mod error;
 mod file;
 #[doc(hidden)]
 pub mod inspect;
+mod names;
 mod outbox;
 mod pool;
 mod provider;
@@ -25,12 +26,14 @@ mod row;
 mod schema;
 mod select;
 mod session;
-mod short;
+mod short_reads;
 mod write;
 mod writer;
 
 #[cfg(test)]
 mod hostile_tests;
+#[cfg(test)]
+mod name_tests;
 #[cfg(test)]
 mod tests;
 
@@ -41,13 +44,15 @@ use std::time::Duration;
 use sqlx::sqlite::{SqliteConnectOptions, SqlitePoolOptions, SqliteSynchronous};
 
 pub use provider::{KIND, OnSqlite, SqliteProvider};
+pub use schema::SqliteDialect;
 
 use linchpin_core::BoxFuture;
 use linchpin_core::entity::EntityDesc;
 use linchpin_core::store::{
-    Plan, Reply, Rows, SqlDriver, Statement, Store, StoreKind, Transaction,
+    Names, Plan, RefreshNames, Reply, Rows, SqlDriver, Statement, Store, StoreKind, Transaction,
 };
 use linchpin_core::{Error, Result, Value};
+use linchpin_sql::names::{Prepared, PresentNames};
 use render::{Native, Runs};
 
 /// How long a connection waits for a file lock that another process holds.
@@ -105,6 +110,13 @@ pub struct SqliteStore {
     readers: reader::Readers,
     writer: writer::Writer,
     pool: sqlx::SqlitePool,
+    schema: schema::SqliteSchema,
+    /// Receives events after their commit.
+    told: Arc<outbox::Told>,
+    /// This process among those that deliver events.
+    leader: outbox::Leader,
+    /// The names of tables and columns in the file.
+    names: Arc<PresentNames>,
     /// Set after everything has ended; concurrent calls of `close` wait for it.
     closed: tokio::sync::OnceCell<()>,
 }
@@ -143,13 +155,20 @@ impl SqliteStore {
             .min_connections(0)
             .test_before_acquire(false)
             .connect_lazy_with(connect);
-        let writer =
-            writer::Writer::start(connection, file, options.queue).map_err(Error::unavailable)?;
+        let names = Arc::<PresentNames>::default();
+        let told = Arc::<outbox::Told>::default();
+        let (queue, present) = (options.queue, Arc::clone(&names));
+        let writer = writer::Writer::start(connection, file, queue, present, Arc::clone(&told))
+            .map_err(Error::unavailable)?;
         let scans = pool::Pool::new(path.clone(), options.scans, options.scan_queue);
         Ok(Self {
-            readers: reader::Readers::new(path, scans),
+            readers: reader::Readers::new(path.clone(), scans, Arc::clone(&names)),
             writer,
             pool,
+            told,
+            leader: outbox::Leader::new(&path),
+            schema: schema::SqliteSchema::shared(path),
+            names,
             closed: tokio::sync::OnceCell::new(),
         })
     }
@@ -191,12 +210,13 @@ fn closed() -> Error {
     Error::unavailable("the store is closed")
 }
 
-/// The native form of a statement that this store has prepared.
+/// The native form of a statement that this store has prepared, under the present names.
 fn native(statement: &Statement) -> Result<&Native> {
-    statement
+    let prepared: &Prepared<Native> = statement
         .native
         .downcast_ref()
-        .ok_or_else(|| Error::internal("the statement was prepared by another store"))
+        .ok_or_else(|| Error::internal("the statement was prepared by another store"))?;
+    prepared.form(|naming| render::render(statement.entity, &statement.plan, naming))
 }
 
 impl Store for SqliteStore {
@@ -210,7 +230,8 @@ impl Store for SqliteStore {
     }
 
     fn prepare(&self, entity: &'static EntityDesc, plan: Plan) -> Result<Arc<Statement>> {
-        let native = Box::new(render::render(entity, &plan)?);
+        let render = |naming: &_| render::render(entity, &plan, naming);
+        let native = Box::new(Prepared::new(&self.names, render)?);
         Ok(Arc::new(Statement {
             entity,
             plan,
@@ -230,7 +251,7 @@ impl Store for SqliteStore {
             Err(error) => return Reply::Ready(Err(error)),
         };
         match native.runs {
-            Runs::Writer => self.writer.run(Arc::clone(statement), args, rows),
+            Runs::Writer => self.writer.run(statement, args, rows),
             _ => self.readers.run(statement, native, args, rows),
         }
     }
@@ -244,15 +265,26 @@ impl Store for SqliteStore {
     }
 
     fn sql(&self) -> Option<Arc<dyn SqlDriver>> {
-        Some(Arc::new(driver::Driver(self.pool.clone())))
+        Some(Arc::new(driver::Driver {
+            pool: self.pool.clone(),
+            names: Arc::clone(&self.names),
+        }))
     }
 
     fn outbox(&self) -> Option<&dyn linchpin_core::store::Outbox> {
         Some(self)
     }
 
-    fn install<'a>(&'a self, entities: &'a [&'static EntityDesc]) -> BoxFuture<'a, Result<()>> {
-        Box::pin(schema::install(&self.pool, entities))
+    fn schema(&self) -> Option<&dyn linchpin_core::schema::SchemaStore> {
+        Some(&self.schema)
+    }
+
+    fn set_names(&self, names: Arc<Names>) {
+        self.names.set(names);
+    }
+
+    fn on_stale_names(&self, refresh: RefreshNames) {
+        self.names.on_stale(refresh);
     }
 
     fn ready(&self) -> BoxFuture<'_, Result<()>> {

@@ -12,12 +12,12 @@ use rusqlite::{Connection, InterruptHandle};
 use super::{BUSY, native, reader};
 use linchpin_core::store::{Rows, Statement};
 use linchpin_core::{Error, Result, Value};
-use linchpin_sql::places::Places;
+use linchpin_sql::read_slots::ReadSlots;
 
 /// The connections of long reads.
 pub(super) struct Pool {
     path: PathBuf,
-    pub(super) places: Places,
+    pub(super) places: ReadSlots,
     /// The connections that are not in use.
     idle: Mutex<Vec<Connection>>,
     closed: AtomicBool,
@@ -27,7 +27,7 @@ impl Pool {
     pub(super) fn new(path: PathBuf, size: usize, queue: usize) -> Self {
         Self {
             path,
-            places: Places::new(size, queue),
+            places: ReadSlots::new(size, queue),
             idle: Mutex::default(),
             closed: AtomicBool::new(false),
         }
@@ -38,7 +38,7 @@ impl Pool {
         self: Arc<Self>,
         statement: Arc<Statement>,
         args: Vec<Value>,
-        rows: Rows,
+        mut rows: Rows,
     ) -> Result<Rows> {
         let place = self.places.take(rows.caller).await?;
         let job = Arc::new(Job::default());
@@ -49,9 +49,11 @@ impl Pool {
             let _place = place;
             let connection = pool.connection()?;
             let outcome = if job.begin(connection.get_interrupt_handle()) {
-                native(&statement).and_then(|native| {
-                    reader::read(&connection, statement.entity, native, &args, rows)
-                })
+                native(&statement)
+                    .and_then(|native| {
+                        reader::read(&connection, statement.entity, native, &args, &mut rows)
+                    })
+                    .map(|()| rows)
             } else {
                 Err(Error::unavailable("the caller has gone"))
             };

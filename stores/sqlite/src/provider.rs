@@ -4,9 +4,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use linchpin_core::Result;
+use linchpin_core::schema::SchemaStore;
 use linchpin_core::store::{CustomStore, DatabaseUrl, SqlStore, Store, StoreKind, StoreProvider};
 use linchpin_vocabulary::store::SQLITE;
 
+use super::schema::SqliteSchema;
 use super::{Durability, SqliteOptions, SqliteStore};
 
 /// The facts of the store.
@@ -43,6 +45,10 @@ impl StoreProvider for SqliteProvider {
 
     fn file(&self, url: &DatabaseUrl) -> Option<PathBuf> {
         Some(path(url).into())
+    }
+
+    fn schema(&self, url: &DatabaseUrl) -> Result<Option<Arc<dyn SchemaStore>>> {
+        Ok(Some(Arc::new(SqliteSchema::alone(path(url).into()))))
     }
 
     fn open(&self, url: &DatabaseUrl) -> Result<Arc<dyn Store>> {

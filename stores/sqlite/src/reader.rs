@@ -15,15 +15,17 @@ use rusqlite::functions::FunctionFlags;
 use rusqlite::{Connection, OpenFlags};
 
 use super::aggregate::Computed;
+use super::names::repeat;
 use super::pool::Pool;
 use super::render::{Native, Runs};
 use super::row::SqliteRow;
-use super::{bind, error, short};
+use super::{bind, error, short_reads};
 use linchpin_core::entity::EntityDesc;
 use linchpin_core::filter::eval::contains_folded;
 use linchpin_core::store::{Reply, Rows, Statement};
 use linchpin_core::{Error, Result, Value};
 use linchpin_sql::access;
+use linchpin_sql::names::PresentNames;
 
 /// The number of cached statements per connection.
 const CACHED: usize = 512;
@@ -47,6 +49,7 @@ pub(super) struct Readers {
     alive: Arc<()>,
     closed: AtomicBool,
     pub(super) pool: Arc<Pool>,
+    names: Arc<PresentNames>,
 }
 
 impl std::fmt::Debug for Readers {
@@ -58,7 +61,7 @@ impl std::fmt::Debug for Readers {
 }
 
 impl Readers {
-    pub(super) fn new(path: PathBuf, pool: Pool) -> Self {
+    pub(super) fn new(path: PathBuf, pool: Pool, names: Arc<PresentNames>) -> Self {
         let id = NEXT.fetch_add(1, Ordering::Relaxed);
         Self {
             id,
@@ -66,6 +69,7 @@ impl Readers {
             alive: Arc::new(()),
             closed: AtomicBool::new(false),
             pool: Arc::new(pool),
+            names,
         }
     }
 
@@ -75,7 +79,7 @@ impl Readers {
         statement: &'a Arc<Statement>,
         native: &Native,
         args: Vec<Value>,
-        rows: Rows,
+        mut rows: Rows,
     ) -> Reply<'a> {
         let inline = match &native.runs {
             Runs::Inline => Ok(true),
@@ -86,18 +90,29 @@ impl Readers {
             Runs::Apart | Runs::Writer => Ok(false),
         };
         match inline {
-            Ok(true) => Reply::Ready(
-                self.with(|connection| read(connection, statement.entity, native, &args, rows))
-                    .flatten(),
-            ),
+            Ok(true) => {
+                let read =
+                    |connection: &_| read(connection, statement.entity, native, &args, &mut rows);
+                match self.with(read).flatten() {
+                    Ok(()) => Reply::Ready(Ok(rows)),
+                    Err(error) => self.failed(error, statement, native, args, rows),
+                }
+            }
             Ok(false) if self.closed.load(Ordering::Acquire) => Reply::Ready(Err(super::closed())),
-            Ok(false) if matches!(native.runs, Runs::Apart) && native.tries.due(rows.caller) => {
+            Ok(false)
+                if matches!(native.runs, Runs::Apart) && native.short_reads.due(rows.caller) =>
+            {
                 let begun = self.with(|connection| {
-                    let read = || read(connection, statement.entity, native, &args, rows.clone());
-                    short::attempt(connection, &native.tries, rows.caller, read)
+                    let read = || {
+                        let mut taken = rows.clone();
+                        read(connection, statement.entity, native, &args, &mut taken)?;
+                        Ok(taken)
+                    };
+                    short_reads::attempt(connection, &native.short_reads, rows.caller, read)
                 });
                 match begun {
-                    Ok(Some(outcome)) => Reply::Ready(outcome),
+                    Ok(Some(Ok(rows))) => Reply::Ready(Ok(rows)),
+                    Ok(Some(Err(error))) => self.failed(error, statement, native, args, rows),
                     Ok(None) => self.apart(statement, args, rows),
                     Err(error) => Reply::Ready(Err(error)),
                 }
@@ -107,17 +122,52 @@ impl Readers {
         }
     }
 
+    /// The error of a read on this thread; or the read again, if it failed because of a name.
+    #[cold]
+    fn failed<'a>(
+        &'a self,
+        error: Error,
+        statement: &'a Arc<Statement>,
+        native: &Native,
+        args: Vec<Value>,
+        rows: Rows,
+    ) -> Reply<'a> {
+        if error::missing_in(&error).is_none() {
+            return Reply::Ready(Err(error));
+        }
+        let generation = native.naming.generation();
+        let read = move || self.long(statement, &args, &rows);
+        Reply::Later(Box::pin(async move {
+            repeat(&self.names, generation, error, read).await
+        }))
+    }
+
     fn apart<'a>(
         &'a self,
         statement: &'a Arc<Statement>,
         args: Vec<Value>,
         rows: Rows,
     ) -> Reply<'a> {
-        Reply::Later(Box::pin(Arc::clone(&self.pool).run(
-            Arc::clone(statement),
-            args,
-            rows,
-        )))
+        Reply::Later(Box::pin(async move {
+            let generation = self.names.generation();
+            match self.long(statement, &args, &rows).await {
+                Err(error) if error::missing_in(&error).is_some() => {
+                    let read = move || self.long(statement, &args, &rows);
+                    repeat(&self.names, generation, error, read).await
+                }
+                outcome => outcome,
+            }
+        }))
+    }
+
+    /// Runs a read on a thread for long reads.
+    fn long(
+        &self,
+        statement: &Arc<Statement>,
+        args: &[Value],
+        rows: &Rows,
+    ) -> impl Future<Output = Result<Rows>> + Send + use<> {
+        Arc::clone(&self.pool).run(Arc::clone(statement), args.to_vec(), rows.clone())
     }
 
     pub(super) fn ping(&self) -> Result<()> {
@@ -166,6 +216,8 @@ pub(super) fn prepare(connection: &Connection) -> rusqlite::Result<()> {
     // again for each new value of `LIMIT ?` or of a range, which costs a third of a list of twenty
     // records.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
+    // Otherwise SQLite would take a column in double quotes for a string after it was renamed.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DQS_DML, false)?;
     let flags = FunctionFlags::SQLITE_UTF8
         | FunctionFlags::SQLITE_DETERMINISTIC
         | FunctionFlags::SQLITE_INNOCUOUS;
@@ -186,9 +238,9 @@ pub(super) fn read(
     entity: &'static EntityDesc,
     native: &Native,
     args: &[Value],
-    mut rows: Rows,
-) -> Result<Rows> {
-    let failed = |e| error::of(entity, e);
+    rows: &mut Rows,
+) -> Result<()> {
+    let failed = |e| error::of(&native.naming, entity, e);
     let mut statement = connection.prepare_cached(&native.sql).map_err(failed)?;
     bind::bind(&mut statement, &native.binds, args)?.map_err(failed)?;
     let mut found = statement.raw_query();
@@ -200,7 +252,7 @@ pub(super) fn read(
             }
             row.sound(entity)?;
         }
-        return Ok(rows);
+        return Ok(());
     }
     while let Some(row) = found.next().map_err(failed)? {
         let row = SqliteRow::new(row, entity);
@@ -209,5 +261,5 @@ pub(super) fn read(
         }
         row.sound()?;
     }
-    Ok(rows)
+    Ok(())
 }

@@ -1,12 +1,12 @@
 //! Renders the records for several values to SQL: one statement for any number of values.
 
-use super::render::{Form, Renderer, Runs, named, quote};
+use super::render::{Form, Renderer, Runs};
 use linchpin_core::Result;
 use linchpin_core::filter::{Filter, Source};
 use linchpin_core::store::Order;
 use linchpin_sql::access::{self, Reach};
 
-impl Renderer {
+impl Renderer<'_> {
     /// For each value in a slot, the first records with that value in a field; also decides where
     /// the statement runs.
     pub(super) fn related(
@@ -16,11 +16,7 @@ impl Renderer {
         order: &[Order],
         limit: Option<&Source>,
     ) -> Result<(String, Runs)> {
-        let (table, columns, column) = (
-            quote(self.entity.storage_name),
-            self.columns(),
-            self.column(field)?,
-        );
+        let (table, columns, column) = (self.table(), self.columns(), self.column(field)?);
         let runs = |reach: &Reach| match reach {
             Reach::One | Reach::Page(_) => Runs::Keyed {
                 values: slot,
@@ -52,7 +48,7 @@ impl Renderer {
             return Ok((sql, runs));
         };
         let way = if let Reach::Page(way) = &reach {
-            named(self.entity, way)
+            self.named(way)
         } else {
             String::new()
         };

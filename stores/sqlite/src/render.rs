@@ -1,12 +1,15 @@
 //! Renders plans to SQL text, once per statement.
 
-use linchpin_core::entity::{EntityDesc, Kind, SoftDelete};
+use std::sync::Arc;
+
+use linchpin_core::entity::{EntityDesc, FieldDesc, Kind, SoftDelete};
 use linchpin_core::filter::{Filter, Linked, Op, Operand, Source};
 use linchpin_core::store::layout::{self, StoredIndex};
 use linchpin_core::store::{After, Plan, aggregate_kinds};
 use linchpin_core::{Error, Result, Value};
 use linchpin_sql::access::{self, Reach, Way};
-use linchpin_sql::tries::Tries;
+use linchpin_sql::names::Naming;
+use linchpin_sql::short_reads::ShortReads;
 
 /// A rendered statement.
 #[derive(Debug)]
@@ -16,15 +19,17 @@ pub(super) struct Native {
     /// The same write without rows, for callers that only count.
     pub(super) counting: Option<Box<str>>,
     /// Reads the record after a write of one record.
-    pub(super) again: Option<Again>,
+    pub(super) again: Option<ReadBack>,
     /// Checks whether a record exists that an upsert would meet.
     pub(super) meets: Option<Box<Self>>,
     pub(super) binds: Box<[Bind]>,
     pub(super) runs: Runs,
     /// The history of short attempts on the caller's thread.
-    pub(super) tries: Tries,
+    pub(super) short_reads: ShortReads,
     /// The kinds of the result columns, if they are not those of the entity.
     pub(super) columns: Option<Box<[Kind]>>,
+    /// The names that it is rendered with.
+    pub(super) naming: Arc<Naming>,
 }
 
 /// A read by key of a record that was just written.
@@ -32,7 +37,7 @@ pub(super) struct Native {
 /// For `RETURNING`, SQLite creates a temporary table, which costs more than another lookup of the
 /// record. The lookup replaces it only if there can be no other write between the two.
 #[derive(Debug)]
-pub(super) struct Again {
+pub(super) struct ReadBack {
     pub(super) sql: Box<str>,
     pub(super) key: Bind,
 }
@@ -75,25 +80,17 @@ pub(super) enum Form {
 ///
 /// # Errors
 /// If the plan contains a source that should be an argument.
-pub(super) fn render(entity: &'static EntityDesc, plan: &Plan) -> Result<Native> {
-    let mut r = Renderer::new(entity, '?', 0);
+pub(super) fn render(
+    entity: &'static EntityDesc,
+    plan: &Plan,
+    naming: &Arc<Naming>,
+) -> Result<Native> {
+    let mut r = Renderer::new(entity, naming, '?', 0);
     let (mut own, mut again, mut meets) = (None, None, None);
-    let table = quote(entity.storage_name);
+    let table = r.table();
     let columns = r.columns();
     let (sql, counting, runs) = match plan {
-        Plan::Insert => {
-            let values: Vec<String> = (0..entity.fields.len())
-                .map(|i| r.parameter(Err(i), Form::Plain))
-                .collect();
-            (
-                format!(
-                    "INSERT INTO {table} ({columns}) VALUES ({})",
-                    values.join(", ")
-                ),
-                None,
-                Runs::Writer,
-            )
-        }
+        Plan::Insert => (r.insert(), None, Runs::Writer),
         Plan::Select {
             filter,
             order,
@@ -105,11 +102,9 @@ pub(super) fn render(entity: &'static EntityDesc, plan: &Plan) -> Result<Native>
                 (Reach::One, _) => (String::new(), Runs::Inline),
                 // It reads the rows that it skips.
                 (Reach::Page(way), Some(_)) if matches!(after, Some(After::Count(_))) => {
-                    (named(entity, &way), Runs::Apart)
+                    (r.named(&way), Runs::Apart)
                 }
-                (Reach::Page(way), Some(limit)) => {
-                    (named(entity, &way), Runs::Limited(limit.clone()))
-                }
+                (Reach::Page(way), Some(limit)) => (r.named(&way), Runs::Limited(limit.clone())),
                 _ => (String::new(), Runs::Apart),
             };
             (
@@ -130,11 +125,11 @@ pub(super) fn render(entity: &'static EntityDesc, plan: &Plan) -> Result<Native>
         }
         Plan::Chosen {
             filter,
-            words,
+            sql,
             order,
             limit,
         } => (
-            r.chosen(filter, words, order, limit.as_ref())?,
+            r.chosen(filter, sql, order, limit.as_ref())?,
             None,
             Runs::Apart,
         ),
@@ -142,7 +137,7 @@ pub(super) fn render(entity: &'static EntityDesc, plan: &Plan) -> Result<Native>
         Plan::Exists { filter } | Plan::Hold { filter } => {
             let (way, runs) = match access::reach(entity, filter, &[]) {
                 Reach::One => (String::new(), Runs::Inline),
-                Reach::Page(way) => (named(entity, &way), Runs::Inline),
+                Reach::Page(way) => (r.named(&way), Runs::Inline),
                 Reach::Scan => (String::new(), Runs::Apart),
             };
             (
@@ -197,7 +192,7 @@ pub(super) fn render(entity: &'static EntityDesc, plan: &Plan) -> Result<Native>
                     }
                 };
                 let sql = format!("SELECT {columns} FROM {table} WHERE {column} = ?");
-                again = Some(Again {
+                again = Some(ReadBack {
                     sql: sql.into(),
                     key: Bind {
                         value,
@@ -222,14 +217,15 @@ pub(super) fn render(entity: &'static EntityDesc, plan: &Plan) -> Result<Native>
                 Runs::Writer,
             )
         }
-        Plan::Upsert { keys, guard, set } => {
+        Plan::Upsert { keys, filter, set } => {
             meets = Some(Box::new(render(
                 entity,
                 &Plan::Exists {
                     filter: layout::met(entity, keys),
                 },
+                naming,
             )?));
-            (r.upsert(keys, guard, set)?, None, Runs::Writer)
+            (r.upsert(keys, filter, set)?, None, Runs::Writer)
         }
     };
     let counting = counting.map(Into::into);
@@ -240,24 +236,10 @@ pub(super) fn render(entity: &'static EntityDesc, plan: &Plan) -> Result<Native>
         meets,
         binds: r.binds.into(),
         runs,
-        tries: Tries::default(),
+        short_reads: ShortReads::default(),
         columns: own,
+        naming: Arc::clone(naming),
     })
-}
-
-/// The clause that selects an access path into the table: `INDEXED BY ..`.
-///
-/// It is always given. Otherwise SQLite would choose by the statistics of the last `ANALYZE`.
-pub(super) fn named(entity: &EntityDesc, way: &Way) -> String {
-    match (way, entity.primary_field().kind) {
-        (Way::Index(index), _) => format!(" INDEXED BY {}", quote(&index.name(entity))),
-        // The key is the rowid, and the table is stored in its order.
-        (Way::Key, Kind::Integer) => " NOT INDEXED".to_owned(),
-        (Way::Key, _) => format!(
-            " INDEXED BY {}",
-            quote(&format!("sqlite_autoindex_{}_1", entity.storage_name))
-        ),
-    }
 }
 
 /// A condition with literal values, for the application's own text that already has parameters `$1`
@@ -268,45 +250,17 @@ pub(super) fn named(entity: &EntityDesc, way: &Way) -> String {
 pub(super) fn condition(
     entity: &'static EntityDesc,
     filter: &Filter,
+    naming: &Naming,
     before: usize,
 ) -> Result<(String, Vec<Bind>)> {
-    let mut r = Renderer::new(entity, '$', before);
+    let mut r = Renderer::new(entity, naming, '$', before);
     Ok((r.filter(filter)?, r.binds))
 }
 
-/// The condition that a record is not marked as deleted; `None` if deleted records are removed.
-pub(super) fn live(entity: &EntityDesc) -> Option<String> {
-    let soft_delete = entity.soft_delete?;
-    let field = entity.fields.get(soft_delete.field())?;
-    let column = quote(field.column);
-    Some(match soft_delete {
-        SoftDelete::At(_) => format!("{column} IS NULL"),
-        SoftDelete::Is(_, mark) => {
-            // The name of a variant, fixed in the declaration.
-            let mark = match mark() {
-                Value::Text(text) => text.replace('\'', "''"),
-                _ => String::new(),
-            };
-            format!(
-                "{column} {} '{mark}'",
-                if field.optional { "IS NOT" } else { "<>" }
-            )
-        }
-    })
-}
-
-/// The condition of a partial index; empty if it contains all records.
-pub(super) fn only(entity: &EntityDesc, index: &StoredIndex) -> String {
-    let live = index.live.then(|| live(entity)).flatten();
-    let null = index
-        .null
-        .map(|field| format!("{} IS NULL", quote(entity.fields[field].column)));
-    let conditions: Vec<String> = live.into_iter().chain(null).collect();
-    if conditions.is_empty() {
-        String::new()
-    } else {
-        format!(" WHERE {}", conditions.join(" AND "))
-    }
+/// The condition of a partial index as statements write it.
+#[cfg(test)]
+pub(super) fn index_condition(entity: &'static EntityDesc, index: &StoredIndex) -> String {
+    Renderer::new(entity, &Naming::default(), '?', 0).only(index)
 }
 
 /// A name in SQL; doubling the quotes makes every name legal.
@@ -314,13 +268,20 @@ pub(super) fn quote(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }
 
+/// A name in the application's own text. In backticks it is never a string: SQLite takes a name in
+/// double quotes for a string if there is no such column.
+pub(super) fn name_only(name: &str) -> String {
+    format!("`{}`", name.replace('`', "``"))
+}
+
 /// The path of an item's member, as SQL text.
 pub(super) fn member(key: &str) -> String {
     format!("'$.\"{}\"'", key.replace('\'', "''"))
 }
 
-pub(super) struct Renderer {
+pub(super) struct Renderer<'a> {
     pub(super) entity: &'static EntityDesc,
+    pub(super) naming: &'a Naming,
     /// The qualifier of its columns: the name of its table.
     scope: String,
     /// The number of aliases used for other tables.
@@ -332,15 +293,97 @@ pub(super) struct Renderer {
     binds: Vec<Bind>,
 }
 
-impl Renderer {
-    fn new(entity: &'static EntityDesc, mark: char, before: usize) -> Self {
-        Self {
+impl<'a> Renderer<'a> {
+    fn new(entity: &'static EntityDesc, naming: &'a Naming, mark: char, before: usize) -> Self {
+        let mut renderer = Self {
             entity,
-            scope: quote(entity.storage_name),
+            naming,
+            scope: String::new(),
             links: 0,
             mark,
             before,
             binds: Vec::new(),
+        };
+        renderer.scope = renderer.table();
+        renderer
+    }
+}
+
+impl Renderer<'_> {
+    /// A name in the text.
+    pub(super) fn quote(&self, name: &str) -> String {
+        if self.mark == '$' {
+            name_only(name)
+        } else {
+            quote(name)
+        }
+    }
+
+    /// The table of the entity.
+    pub(super) fn table(&self) -> String {
+        self.table_of(self.entity)
+    }
+
+    pub(super) fn table_of(&self, entity: &EntityDesc) -> String {
+        self.quote(self.naming.table(entity))
+    }
+
+    fn column_of(&self, field: &FieldDesc) -> String {
+        self.quote(self.naming.column(self.entity, field))
+    }
+
+    /// The clause that selects an access path into the table: `INDEXED BY ..`.
+    ///
+    /// It is given whenever the names of the indexes are known. Otherwise SQLite chooses by the
+    /// statistics of the last `ANALYZE`.
+    pub(super) fn named(&self, way: &Way) -> String {
+        let entity = self.entity;
+        if !self.naming.knows_indexes(entity) {
+            return String::new();
+        }
+        match (way, entity.primary_field().kind) {
+            (Way::Index(index), _) => format!(" INDEXED BY {}", quote(&index.name(entity))),
+            // The key is the rowid, and the table is stored in its order.
+            (Way::Key, Kind::Integer) => " NOT INDEXED".to_owned(),
+            (Way::Key, _) => format!(
+                " INDEXED BY {}",
+                quote(&format!("sqlite_autoindex_{}_1", entity.storage_name))
+            ),
+        }
+    }
+
+    /// The condition that a record is not marked as deleted; `None` if deleted records are removed.
+    fn live(&self) -> Option<String> {
+        let soft_delete = self.entity.soft_delete?;
+        let field = self.entity.fields.get(soft_delete.field())?;
+        let column = self.column_of(field);
+        Some(match soft_delete {
+            SoftDelete::At(_) => format!("{column} IS NULL"),
+            SoftDelete::Is(_, mark) => {
+                // The name of a variant, fixed in the declaration.
+                let mark = match mark() {
+                    Value::Text(text) => text.replace('\'', "''"),
+                    _ => String::new(),
+                };
+                format!(
+                    "{column} {} '{mark}'",
+                    if field.optional { "IS NOT" } else { "<>" }
+                )
+            }
+        })
+    }
+
+    /// The condition of a partial index; empty if it contains all records.
+    pub(super) fn only(&self, index: &StoredIndex) -> String {
+        let live = index.live.then(|| self.live()).flatten();
+        let null = index
+            .null
+            .map(|field| format!("{} IS NULL", self.column_of(&self.entity.fields[field])));
+        let conditions: Vec<String> = live.into_iter().chain(null).collect();
+        if conditions.is_empty() {
+            String::new()
+        } else {
+            format!(" WHERE {}", conditions.join(" AND "))
         }
     }
 
@@ -366,8 +409,8 @@ impl Renderer {
         let own = format!("{}.{}", self.scope, self.column(linked.field)?);
         self.links += 1;
         let (table, alias) = (
-            quote(linked.of.storage_name),
-            quote(&format!("linchpin {}", self.links)),
+            self.table_of(linked.of),
+            self.quote(&format!("linchpin {}", self.links)),
         );
         self.over(linked.of, alias.clone(), |r| {
             let at = r.column(linked.at)?;
@@ -382,7 +425,7 @@ impl Renderer {
         self.entity
             .fields
             .iter()
-            .map(|f| quote(f.column))
+            .map(|f| self.column_of(f))
             .collect::<Vec<_>>()
             .join(", ")
     }
@@ -391,7 +434,7 @@ impl Renderer {
         self.entity
             .fields
             .get(field)
-            .map(|f| quote(f.column))
+            .map(|f| self.column_of(f))
             .ok_or_else(|| Error::internal("a plan names a field that does not exist"))
     }
 
@@ -423,7 +466,7 @@ impl Renderer {
             // The exact text of the partial indexes' condition, so that SQLite can use these
             // indexes.
             Filter::Cond { .. } if layout::is_live(self.entity, filter) => {
-                Ok(live(self.entity).unwrap_or_default())
+                Ok(self.live().unwrap_or_default())
             }
             Filter::Cond { field, op, value } => self.condition(*field, *op, value),
             Filter::Item {

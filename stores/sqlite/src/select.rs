@@ -3,14 +3,14 @@
 
 use std::fmt::Write;
 
-use super::render::{Form, Renderer, quote};
+use super::render::{Form, Renderer};
 use linchpin_core::entity::Kind;
 use linchpin_core::filter::{Filter, Op, Source};
-use linchpin_core::store::{After, Order, Words};
+use linchpin_core::store::{After, CustomSql, Order};
 use linchpin_core::{Error, Result};
 use linchpin_sql::access::{Fact, conjuncts, settled};
+use linchpin_sql::custom_sql::{Dialect, embedded};
 use linchpin_sql::keyset::{Next, Stretch, stretches};
-use linchpin_sql::words::{Dialect, embedded};
 
 /// The conditions of a filter, with the classification of each.
 struct Conditions<'a> {
@@ -36,7 +36,7 @@ impl Conditions<'_> {
     }
 }
 
-impl Renderer {
+impl Renderer<'_> {
     /// The records of a filter in an order, from a position, through an access path.
     pub(super) fn select(
         &mut self,
@@ -46,7 +46,7 @@ impl Renderer {
         after: Option<&After>,
         limit: Option<&Source>,
     ) -> Result<String> {
-        let table = quote(self.entity.storage_name);
+        let table = self.table();
         let columns = self.columns();
         let found = conjuncts(filter);
         let facts: Vec<Fact<'_>> = found.iter().map(|f| Fact::of(f)).collect();
@@ -110,16 +110,19 @@ impl Renderer {
     pub(super) fn chosen(
         &mut self,
         filter: &Filter,
-        words: &Words,
+        sql: &CustomSql,
         order: &[Order],
         limit: Option<&Source>,
     ) -> Result<String> {
-        let (condition, mut by) = embedded(words, self.entity, Dialect::Sqlite)?;
+        let (condition, mut by) = embedded(sql, self.entity, Dialect::Sqlite, &|field| {
+            let column = self.naming.column_named(self.entity, field)?;
+            Some(self.quote(column))
+        })?;
         // The parameters of the custom SQL come first.
-        for slot in 0..words.kinds.len() {
+        for slot in 0..sql.kinds.len() {
             self.parameter(Err(slot), Form::Plain);
         }
-        let (table, columns) = (quote(self.entity.storage_name), self.columns());
+        let (table, columns) = (self.table(), self.columns());
         let filter = self.filter(filter)?;
         if !by.is_empty() && !order.is_empty() {
             by.push_str(", ");

@@ -11,11 +11,14 @@ use std::time::{Duration, Instant};
 use rusqlite::Connection;
 use tokio::sync::oneshot;
 
+use super::names::pending;
+use super::outbox::{Outgoing, Told};
 use super::render::Runs;
-use super::{native, reader, writer};
+use super::{error, native, reader, writer};
 use linchpin_core::BoxFuture;
 use linchpin_core::store::{Rows, Statement, Transaction};
 use linchpin_core::{Error, Result, Value};
+use linchpin_sql::names::PresentNames;
 
 /// The idle limit of a transaction, because all other writes wait.
 const SILENCE: Duration = Duration::from_secs(5);
@@ -46,15 +49,21 @@ pub(super) struct Session {
 /// The caller's end of a transaction; dropping it rolls back.
 pub(super) struct Conversation {
     commands: mpsc::Sender<Command>,
+    names: Arc<PresentNames>,
 }
 
 /// Creates the two ends, and a channel that reports the start.
-pub(super) fn open() -> (Session, Conversation, oneshot::Receiver<Result<()>>) {
+pub(super) fn open(
+    names: Arc<PresentNames>,
+) -> (Session, Conversation, oneshot::Receiver<Result<()>>) {
     let (opened, begun) = oneshot::channel();
     let (sender, commands) = mpsc::channel();
     (
         Session { opened, commands },
-        Conversation { commands: sender },
+        Conversation {
+            commands: sender,
+            names,
+        },
         begun,
     )
 }
@@ -66,13 +75,13 @@ impl Session {
     }
 
     /// Serves the caller until it commits, stops waiting, or exceeds a limit.
-    pub(super) fn serve(self, connection: &Connection) {
+    pub(super) fn serve(self, connection: &Connection, told: &Told) {
         if let Err(error) = connection.execute_batch("BEGIN IMMEDIATE") {
             return self.refuse(Error::unavailable(error));
         }
         let Self { opened, commands } = self;
         if opened.send(Ok(())).is_ok() {
-            converse(connection, &commands);
+            converse(connection, &commands, told);
         }
         if !connection.is_autocommit() {
             // A failure cannot be handled here; the next BEGIN would report it.
@@ -81,8 +90,9 @@ impl Session {
     }
 }
 
-fn converse(connection: &Connection, commands: &mpsc::Receiver<Command>) {
+fn converse(connection: &Connection, commands: &mpsc::Receiver<Command>, told: &Told) {
     let end = Instant::now() + WHOLE;
+    let mut outgoing = Outgoing::default();
     loop {
         let patience = SILENCE.min(end.saturating_duration_since(Instant::now()));
         match commands.recv_timeout(patience) {
@@ -93,7 +103,8 @@ fn converse(connection: &Connection, commands: &mpsc::Receiver<Command>) {
                     rows,
                     answer,
                 } = *run;
-                let (outcome, panicked) = perform(connection, &statement, args, rows);
+                let (outcome, panicked) =
+                    perform(connection, &statement, args, rows, &mut outgoing);
                 // A full or failing disk has ended the whole transaction, not only the statement.
                 let lost = panicked || connection.is_autocommit();
                 drop(answer.send(outcome));
@@ -102,13 +113,15 @@ fn converse(connection: &Connection, commands: &mpsc::Receiver<Command>) {
                 }
             }
             Ok(Command::Commit(answer)) => {
-                drop(
-                    answer.send(
-                        connection
-                            .execute_batch("COMMIT")
-                            .map_err(Error::unavailable),
-                    ),
-                );
+                let committed = outgoing.write(connection).and_then(|()| {
+                    connection
+                        .execute_batch("COMMIT")
+                        .map_err(Error::unavailable)
+                });
+                if committed.is_ok() {
+                    outgoing.hand_over(told);
+                }
+                drop(answer.send(committed));
                 return;
             }
             Err(RecvTimeoutError::Timeout) => {
@@ -127,14 +140,15 @@ fn perform(
     connection: &Connection,
     statement: &Arc<Statement>,
     args: Vec<Value>,
-    rows: Rows,
+    mut rows: Rows,
+    outgoing: &mut Outgoing,
 ) -> (Result<Rows>, bool) {
     match native(statement) {
         Ok(native) if !matches!(native.runs, Runs::Writer) => (
-            reader::read(connection, statement.entity, native, &args, rows),
+            reader::read(connection, statement.entity, native, &args, &mut rows).map(|()| rows),
             false,
         ),
-        _ => writer::run(connection, statement, args, rows),
+        _ => writer::run(connection, statement, args, rows, outgoing),
     }
 }
 
@@ -162,14 +176,23 @@ impl Transaction for Conversation {
         rows: Rows,
     ) -> BoxFuture<'a, Result<Rows>> {
         let statement = Arc::clone(statement);
-        Box::pin(self.ask(|answer| {
-            Command::Run(Box::new(Run {
-                statement,
-                args,
-                rows,
-                answer,
-            }))
-        }))
+        Box::pin(async move {
+            let generation = self.names.generation();
+            let done = self.ask(|answer| {
+                Command::Run(Box::new(Run {
+                    statement,
+                    args,
+                    rows,
+                    answer,
+                }))
+            });
+            match done.await {
+                Err(error) if error::missing_in(&error).is_some() => {
+                    Err(pending(&self.names, generation, error).await)
+                }
+                outcome => outcome,
+            }
+        })
     }
 
     fn commit(self: Box<Self>) -> BoxFuture<'static, Result<()>> {

@@ -6,6 +6,7 @@ use super::*;
 use linchpin_conformance::{THING, agrees_with_memory, items_agree_with_memory};
 use linchpin_core::filter::{Filter, Source};
 use linchpin_core::store::Order;
+use linchpin_core::store::create_tables;
 
 pub(super) fn open(folder: &tempfile::TempDir) -> SqliteStore {
     SqliteStore::open(SqliteOptions::new(folder.path().join("test.db")))
@@ -38,7 +39,7 @@ async fn durable_by_default() {
         let mut options = SqliteOptions::new(folder.path().join("test.db"));
         options.durability = durability;
         let store = SqliteStore::open(options).expect("a fresh file opens");
-        store.install(&[&THING]).await.expect("installed");
+        create_tables(&store, &[&THING]).await.expect("created");
         let connection = file::open(&folder.path().join("test.db"), durability).expect("opened");
         let synchronous: i64 = connection
             .query_row("PRAGMA synchronous", [], |r| r.get(0))
@@ -81,7 +82,7 @@ fn sample(kind: linchpin_core::entity::Kind, optional: bool) -> Value {
 async fn a_refused_write_leaves_the_others_of_its_group() {
     let folder = tempfile::tempdir().expect("a folder");
     let store = open(&folder);
-    store.install(&[&THING]).await.expect("installed");
+    create_tables(&store, &[&THING]).await.expect("created");
     let insert = store.prepare(&THING, Plan::Insert).expect("a plan");
     // Queued without waiting, so that the writer finds many at once: every third one repeats a
     // slug.
@@ -137,7 +138,7 @@ async fn a_full_queue_refuses_at_once() {
     let mut options = SqliteOptions::new(folder.path().join("test.db"));
     options.queue = 1;
     let store = SqliteStore::open(options).expect("a fresh file opens");
-    store.install(&[&THING]).await.expect("installed");
+    create_tables(&store, &[&THING]).await.expect("created");
     let insert = store.prepare(&THING, Plan::Insert).expect("a plan");
     // Another process holds the lock, so the writer waits with its current group, and the queue
     // fills.
@@ -174,7 +175,7 @@ async fn long_reads_wait_in_a_bounded_queue() {
     let mut options = SqliteOptions::new(folder.path().join("test.db"));
     (options.scans, options.scan_queue) = (1, 2);
     let store = Arc::new(SqliteStore::open(options).expect("a fresh file opens"));
-    store.install(&[&THING]).await.expect("installed");
+    create_tables(&*store, &[&THING]).await.expect("created");
     let insert = store.prepare(&THING, Plan::Insert).expect("a plan");
     store
         .run(&insert, thing("k", "s"), Rows::count())
@@ -241,7 +242,7 @@ fn scan(store: &SqliteStore) -> Arc<Statement> {
             },
         )
         .expect("a plan");
-    native(&scan).expect("of this store").tries.never();
+    native(&scan).expect("of this store").short_reads.never();
     scan
 }
 
@@ -254,12 +255,14 @@ fn endless() -> Arc<Statement> {
         meets: None,
         binds: Box::default(),
         runs: Runs::Apart,
-        tries: linchpin_sql::tries::Tries::default(),
+        short_reads: linchpin_sql::short_reads::ShortReads::default(),
         columns: None,
+        naming: Arc::default(),
     };
     let plan = Plan::Exists {
         filter: Filter::TRUE,
     };
+    let native = Prepared::new(&Arc::default(), |_| Ok(native)).expect("rendered");
     Arc::new(Statement {
         entity: &THING,
         plan,
@@ -273,7 +276,7 @@ async fn a_long_read_ends_with_its_caller() {
     let mut options = SqliteOptions::new(folder.path().join("test.db"));
     options.scans = 1;
     let store = SqliteStore::open(options).expect("a fresh file opens");
-    store.install(&[&THING]).await.expect("installed");
+    create_tables(&store, &[&THING]).await.expect("created");
     let endless = endless();
     for _ in 0..3 {
         let read = store.run(&endless, Vec::new(), Rows::count());
@@ -300,7 +303,7 @@ async fn one_caller_leaves_a_place_to_others() {
     let mut options = SqliteOptions::new(folder.path().join("test.db"));
     (options.scans, options.scan_queue) = (2, 8);
     let store = SqliteStore::open(options).expect("a fresh file opens");
-    store.install(&[&THING]).await.expect("installed");
+    create_tables(&store, &[&THING]).await.expect("created");
     let endless = endless();
     let scan = scan(&store);
     let of = |name: &str| {
@@ -339,7 +342,7 @@ async fn one_caller_leaves_a_place_to_others() {
 async fn a_scan_of_few_records_is_read_inline() {
     let folder = tempfile::tempdir().expect("a folder");
     let store = open(&folder);
-    store.install(&[&THING]).await.expect("installed");
+    create_tables(&store, &[&THING]).await.expect("created");
     let insert = store.prepare(&THING, Plan::Insert).expect("a plan");
     let scan = store
         .prepare(
@@ -382,12 +385,12 @@ async fn a_scan_of_few_records_is_read_inline() {
     // another one.
     let mut begun = Vec::new();
     for n in 0..60 {
-        let tries = &native(&scan).expect("of this store").tries;
-        let before = tries.missed();
+        let short_reads = &native(&scan).expect("of this store").short_reads;
+        let before = short_reads.missed();
         let reply = read();
         assert!(matches!(reply, Reply::Later(_)), "{n}");
         assert_eq!(reply.await.expect("rows").count, 0);
-        if tries.missed() > before {
+        if short_reads.missed() > before {
             begun.push(n);
         }
     }
@@ -404,7 +407,7 @@ async fn a_scan_of_few_records_is_read_inline() {
             },
         )
         .expect("a plan");
-    native(&long).expect("of this store").tries.never();
+    native(&long).expect("of this store").short_reads.never();
     assert_eq!(
         store
             .run(&long, Vec::new(), Rows::count())
@@ -420,7 +423,7 @@ async fn a_scan_of_few_records_is_read_inline() {
 async fn large_pages_are_read_apart() {
     let folder = tempfile::tempdir().expect("a folder");
     let store = open(&folder);
-    store.install(&[&THING]).await.expect("installed");
+    create_tables(&store, &[&THING]).await.expect("created");
     let plan = Plan::Select {
         filter: Filter::TRUE,
         order: vec![Order {
@@ -457,7 +460,7 @@ async fn closing_refuses_what_comes_and_ends_what_was_accepted() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("test.db");
     let store = Arc::new(open(&folder));
-    store.install(&[&THING]).await.expect("installed");
+    create_tables(&*store, &[&THING]).await.expect("created");
     let insert = store.prepare(&THING, Plan::Insert).expect("a plan");
     let by_key = store
         .prepare(

@@ -2,9 +2,10 @@
 
 use rusqlite::Connection;
 
-use super::render::{Again, Native};
+use super::outbox::Outgoing;
+use super::render::{Native, ReadBack};
 use super::row::SqliteRow;
-use super::{bind, error, native, outbox, render};
+use super::{bind, error, native, render};
 use linchpin_core::entity::{EntityDesc, Flags};
 use linchpin_core::store::{Plan, Row, Rows, Statement};
 use linchpin_core::{Error, Result, Value};
@@ -18,7 +19,9 @@ pub(super) fn write(
     statement: &Statement,
     args: &mut [Value],
     rows: Rows,
+    outgoing: &mut Outgoing,
 ) -> Result<Rows> {
+    let native = native(statement)?;
     let primary = statement.entity.primary;
     // A key from the server is new; a key proposed by a client may belong to an existing record.
     let field = statement.entity.primary_field();
@@ -28,30 +31,43 @@ pub(super) fn write(
     };
     let looks = matches!(&statement.plan, Plan::Upsert { keys, .. } if !told_by_key(keys));
     if !looks && !rows.is_recorded() {
-        return write_one(connection, statement, args, rows, None);
+        return write_one(
+            connection,
+            (statement, native),
+            args,
+            (rows, outgoing),
+            None,
+        );
     }
     let alone = connection.is_autocommit();
-    let failed = |e| error::of(statement.entity, e);
+    let failed = |e| error::of(&native.naming, statement.entity, e);
     if alone {
         connection
             .execute_batch("BEGIN IMMEDIATE")
             .map_err(failed)?;
     }
     let outcome = if looks {
-        upsert_by_key(connection, statement, args, rows)
+        let taken = (rows, &mut *outgoing);
+        upsert_by_key(connection, (statement, native), args, taken)
     } else {
-        write_one(connection, statement, args, rows, None)
+        let taken = (rows, &mut *outgoing);
+        write_one(connection, (statement, native), args, taken, None)
     };
-    // If recording failed, the transaction is already rolled back; if the commit failed, the caller
-    // rolls back.
+    // If the statement rolled back by itself, there is no transaction any more; if writing the
+    // events or the commit fails, the caller rolls back.
     if alone && !connection.is_autocommit() {
-        connection
-            .execute_batch(if outcome.is_ok() {
-                "COMMIT"
-            } else {
-                "ROLLBACK"
-            })
-            .map_err(failed)?;
+        if outcome.is_err() {
+            outgoing.discard();
+            connection.execute_batch("ROLLBACK").map_err(failed)?;
+            return outcome;
+        }
+        let committed = outgoing
+            .write(connection)
+            .and_then(|()| connection.execute_batch("COMMIT").map_err(failed));
+        if committed.is_err() {
+            outgoing.discard();
+        }
+        committed?;
     }
     outcome
 }
@@ -62,12 +78,12 @@ pub(super) fn write(
 /// There are no other writes between the check and the statement.
 fn upsert_by_key(
     connection: &Connection,
-    statement: &Statement,
+    (statement, native): (&Statement, &Native),
     args: &mut [Value],
-    rows: Rows,
+    rows: (Rows, &mut Outgoing),
 ) -> Result<Rows> {
-    let failed = |e| error::of(statement.entity, e);
-    let meets = native(statement)?
+    let failed = |e| error::of(&native.naming, statement.entity, e);
+    let meets = native
         .meets
         .as_ref()
         .ok_or_else(|| Error::internal("an upsert that does not know what it meets"))?;
@@ -77,20 +93,19 @@ fn upsert_by_key(
         let mut found = look.raw_query();
         found.next().map_err(failed)?.is_some()
     };
-    write_one(connection, statement, args, rows, Some(there))
+    write_one(connection, (statement, native), args, rows, Some(there))
 }
 
 /// For an upsert, `there` says whether the record exists, if known.
 fn write_one(
     connection: &Connection,
-    statement: &Statement,
+    (statement, native): (&Statement, &Native),
     args: &mut [Value],
-    mut rows: Rows,
+    (mut rows, outgoing): (Rows, &mut Outgoing),
     there: Option<bool>,
 ) -> Result<Rows> {
     let entity = statement.entity;
-    let native = native(statement)?;
-    let failed = |e| error::of(entity, e);
+    let failed = |e| error::of(&native.naming, entity, e);
     let counting = rows
         .only_counts()
         .then_some(native.counting.as_deref())
@@ -98,7 +113,13 @@ fn write_one(
     if let (None, Some(plain), Some(again)) = (counting, &native.counting, &native.again)
         && !connection.is_autocommit()
     {
-        return write_and_read(connection, entity, (plain, native, again), args, rows);
+        return write_and_read(
+            connection,
+            entity,
+            (plain, native, again),
+            args,
+            (rows, outgoing),
+        );
     }
     let mut prepared = connection
         .prepare_cached(counting.unwrap_or(&native.sql))
@@ -111,7 +132,7 @@ fn write_one(
             // its key first.
             Err(_)
                 if matches!(statement.plan, Plan::Insert)
-                    && key_taken(connection, entity, args) =>
+                    && key_taken(connection, native, entity, args) =>
             {
                 return Err(Error::unique([entity.primary_field().wire]));
             }
@@ -130,7 +151,7 @@ fn write_one(
         } else {
             rows.count += changed;
         }
-        outbox::record(connection, &mut rows)?;
+        outgoing.take(&mut rows);
         return Ok(rows);
     }
     let mut found = prepared.raw_query();
@@ -149,7 +170,7 @@ fn write_one(
         sound = sound.and(row.sound());
     }
     // A row with invalid values was written all the same.
-    outbox::record(connection, &mut rows)?;
+    outgoing.take(&mut rows);
     sound.map(|()| rows)
 }
 
@@ -158,15 +179,15 @@ fn write_one(
 fn write_and_read(
     connection: &Connection,
     entity: &'static EntityDesc,
-    (plain, native, again): (&str, &Native, &Again),
+    (plain, native, again): (&str, &Native, &ReadBack),
     args: &[Value],
-    mut rows: Rows,
+    (mut rows, outgoing): (Rows, &mut Outgoing),
 ) -> Result<Rows> {
-    let failed = |e| error::of(entity, e);
+    let failed = |e| error::of(&native.naming, entity, e);
     let mut write = connection.prepare_cached(plain).map_err(failed)?;
     bind::bind(&mut write, &native.binds, args)?.map_err(failed)?;
     if write.raw_execute().map_err(failed)? == 0 {
-        outbox::record(connection, &mut rows)?;
+        outgoing.take(&mut rows);
         return Ok(rows);
     }
     let mut read = || {
@@ -191,16 +212,22 @@ fn write_and_read(
         }
     };
     // A row with invalid values was written all the same.
-    outbox::record(connection, &mut rows)?;
+    outgoing.take(&mut rows);
     sound.map(|()| rows)
 }
 
 /// Whether a record with this key exists; called only after an insert has failed.
-fn key_taken(connection: &Connection, entity: &EntityDesc, args: &[Value]) -> bool {
+fn key_taken(
+    connection: &Connection,
+    native: &Native,
+    entity: &EntityDesc,
+    args: &[Value],
+) -> bool {
+    let naming = &native.naming;
     let sql = format!(
         "SELECT 1 FROM {} WHERE {} = ?",
-        render::quote(entity.storage_name),
-        render::quote(entity.primary_field().column)
+        render::quote(naming.table(entity)),
+        render::quote(naming.column(entity, entity.primary_field()))
     );
     let found = connection
         .prepare_cached(&sql)

@@ -12,11 +12,13 @@ use rusqlite::Connection;
 use tokio::sync::{mpsc, oneshot};
 
 use super::file::Identity;
-use super::outbox::Chore;
+use super::names::repeat;
+use super::outbox::{Chore, Outgoing, Told};
 use super::session::{self, Conversation, Session};
 use super::{closed, error, write};
 use linchpin_core::store::{Reply, Rows, Statement};
 use linchpin_core::{Error, Result, Value};
+use linchpin_sql::names::PresentNames;
 
 /// The maximum number of writes in one commit.
 const GROUP: usize = 256;
@@ -57,17 +59,17 @@ enum Work {
 
 impl Work {
     /// Runs the work; returns whether it panicked.
-    fn run(self, connection: &Connection) -> (Result<Rows>, bool) {
+    fn run(self, connection: &Connection, outgoing: &mut Outgoing) -> (Result<Rows>, bool) {
         match self {
             Self::Statement {
                 statement,
                 args,
                 rows,
-            } => run(connection, &statement, args, rows),
+            } => run(connection, &statement, args, rows, outgoing),
             Self::Chore(chore) => {
                 let mut rows = Rows::count();
-                let outcome = chore.run(connection).map(|count| {
-                    rows.count = count;
+                let outcome = chore.run(connection).map(|values| {
+                    rows.last = values;
                     rows
                 });
                 (outcome, false)
@@ -83,6 +85,7 @@ pub(super) struct Writer {
     file: Arc<Identity>,
     /// Held during the disk check.
     room: Arc<tokio::sync::Mutex<Room>>,
+    names: Arc<PresentNames>,
 }
 
 impl Writer {
@@ -90,27 +93,52 @@ impl Writer {
         connection: Connection,
         file: Identity,
         queue: usize,
+        names: Arc<PresentNames>,
+        told: Arc<Told>,
     ) -> std::io::Result<Self> {
         let (sender, receiver) = mpsc::channel(queue.max(1));
         let file = Arc::new(file);
         let watched = Arc::clone(&file);
         let thread = std::thread::Builder::new()
             .name("linchpin-sqlite-writer".to_owned())
-            .spawn(move || work(connection, &watched, receiver))?;
+            .spawn(move || work(connection, &watched, receiver, &told))?;
         Ok(Self {
             queue: RwLock::new(Some(sender)),
             thread: Mutex::new(Some(thread)),
             file,
             room: Arc::default(),
+            names,
         })
     }
 
+    /// Runs a write. If the names may change meanwhile, the write is kept for a second run.
     pub(super) fn run<'a>(
-        &self,
-        statement: Arc<Statement>,
+        &'a self,
+        statement: &'a Arc<Statement>,
         args: Vec<Value>,
         rows: Rows,
     ) -> Reply<'a> {
+        if !self.names.is_watched() {
+            return self.once(Arc::clone(statement), args, rows);
+        }
+        let (again, taken) = (args.clone(), rows.clone());
+        let generation = self.names.generation();
+        let first = self.once(Arc::clone(statement), args, rows);
+        Reply::Later(Box::pin(async move {
+            match first.await {
+                Err(error) if error::missing_in(&error).is_some() => {
+                    let write = move || {
+                        self.once(Arc::clone(statement), again.clone(), taken.clone())
+                            .rows()
+                    };
+                    repeat(&self.names, generation, error, write).await
+                }
+                outcome => outcome,
+            }
+        }))
+    }
+
+    fn once<'a>(&self, statement: Arc<Statement>, args: Vec<Value>, rows: Rows) -> Reply<'a> {
         let (answer, answered) = oneshot::channel();
         let job = Job {
             work: Work::Statement {
@@ -138,7 +166,7 @@ impl Writer {
 
     /// Waits for its turn and begins a transaction.
     pub(super) async fn begin(&self) -> Result<Conversation> {
-        let (session, conversation, begun) = session::open();
+        let (session, conversation, begun) = session::open(Arc::clone(&self.names));
         self.send(Request::Session(session))?;
         begun.await.unwrap_or_else(|_| Err(closed()))?;
         Ok(conversation)
@@ -199,7 +227,12 @@ impl Writer {
     }
 }
 
-fn work(connection: Connection, file: &Identity, mut queue: mpsc::Receiver<Request>) -> Connection {
+fn work(
+    connection: Connection,
+    file: &Identity,
+    mut queue: mpsc::Receiver<Request>,
+    told: &Told,
+) -> Connection {
     let mut group = Vec::with_capacity(GROUP);
     while let Some(request) = queue.blocking_recv() {
         let mut session = None;
@@ -226,21 +259,24 @@ fn work(connection: Connection, file: &Identity, mut queue: mpsc::Receiver<Reque
             continue;
         }
         if group.len() > 1 {
-            commit(&connection, &mut group, &mut queue);
+            commit(&connection, &mut group, &mut queue, told);
         } else if let Some(job) = group.pop() {
             // A group transaction around one statement would only add cost.
-            let outcome = job.work.run(&connection).0;
+            let mut outgoing = Outgoing::default();
+            let outcome = job.work.run(&connection, &mut outgoing).0;
             if !connection.is_autocommit() {
                 // It panicked, or the commit failed.
                 drop(connection.execute_batch("ROLLBACK"));
+                outgoing.discard();
             }
+            outgoing.hand_over(told);
             if let Some(error) = outcome.as_ref().err().filter(|e| error::is_busy(e)) {
                 refuse(waiting(&mut queue).into_iter(), &cause(error));
             }
             finish(job.answer, outcome);
         }
         if let Some(session) = session {
-            session.serve(&connection);
+            session.serve(&connection, told);
         }
     }
     connection
@@ -269,8 +305,13 @@ fn cause(error: &Error) -> String {
     std::error::Error::source(error).map_or_else(|| error.to_string(), ToString::to_string)
 }
 
-/// Runs a group in one transaction.
-fn commit(connection: &Connection, group: &mut Vec<Job>, queue: &mut mpsc::Receiver<Request>) {
+/// Runs a group in one transaction. Its events are one row of the outbox.
+fn commit(
+    connection: &Connection,
+    group: &mut Vec<Job>,
+    queue: &mut mpsc::Receiver<Request>,
+    told: &Told,
+) {
     if let Err(error) = connection
         .execute_batch("BEGIN IMMEDIATE")
         .map_err(Error::unavailable)
@@ -282,11 +323,11 @@ fn commit(connection: &Connection, group: &mut Vec<Job>, queue: &mut mpsc::Recei
         return;
     }
     let mut done = Vec::with_capacity(group.len());
-    let mut lost = None;
+    let (mut lost, mut outgoing) = (None, Outgoing::default());
     for job in group.drain(..) {
         let outcome = match &lost {
             None => {
-                let (outcome, panicked) = job.work.run(connection);
+                let (outcome, panicked) = job.work.run(connection, &mut outgoing);
                 if panicked {
                     // Its changes so far cannot be separated from the rest of the group.
                     lost = Some("a write panicked".to_owned());
@@ -302,15 +343,24 @@ fn commit(connection: &Connection, group: &mut Vec<Job>, queue: &mut mpsc::Recei
         done.push((job.answer, outcome));
     }
     let committed = match lost {
-        None => connection
-            .execute_batch("COMMIT")
-            .map_err(|e| e.to_string()),
+        None => outgoing
+            .write(connection)
+            .map_err(|e| cause(&e))
+            .and_then(|()| {
+                connection
+                    .execute_batch("COMMIT")
+                    .map_err(|e| e.to_string())
+            }),
         Some(text) => Err(text),
     };
-    if committed.is_err() && !connection.is_autocommit() {
-        // A failure cannot be handled here; the next BEGIN would report it.
-        drop(connection.execute_batch("ROLLBACK"));
+    if committed.is_err() {
+        outgoing.discard();
+        if !connection.is_autocommit() {
+            // A failure cannot be handled here; the next BEGIN would report it.
+            drop(connection.execute_batch("ROLLBACK"));
+        }
     }
+    outgoing.hand_over(told);
     for (answer, outcome) in done {
         // All of them: even a refusal may depend on a write of the group that is now rolled back.
         let outcome = match &committed {
@@ -329,8 +379,9 @@ pub(super) fn run(
     statement: &Statement,
     mut args: Vec<Value>,
     rows: Rows,
+    outgoing: &mut Outgoing,
 ) -> (Result<Rows>, bool) {
-    let work = || write::write(connection, statement, &mut args, rows);
+    let work = || write::write(connection, statement, &mut args, rows, outgoing);
     // A panic must not end the only writer.
     match std::panic::catch_unwind(std::panic::AssertUnwindSafe(work)) {
         Ok(outcome) => (outcome, false),

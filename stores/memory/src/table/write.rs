@@ -93,7 +93,7 @@ impl Table {
         &self,
         (data, others): Change<'_>,
         keys: &[usize],
-        (guard, set): (&Filter, &[Assign]),
+        (filter, set): (&Filter, &[Assign]),
         args: &[Value],
         rows: &mut Rows,
     ) -> Result<()> {
@@ -104,7 +104,7 @@ impl Table {
         let new: Record = values.to_vec().into();
         let same = |old: &&Record| same_keys(self.entity, keys, &new, old);
         if let Some(old) = data.records.values().find(same).cloned() {
-            if self.tables(data, others).matches(guard, &old, args) {
+            if self.tables(data, others).matches(filter, &old, args) {
                 self.replace(data, &[old], set, args, rows)?;
                 self.outbox.append(rows.entries());
             }

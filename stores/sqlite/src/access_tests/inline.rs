@@ -85,7 +85,8 @@ async fn pages_from_any_position_agree_with_the_memory_store() {
                     Rows::records(entity)
                 }
             };
-            let found = reader::read(&connection, entity, &native, &args, rows()).expect("rows");
+            let mut found = rows();
+            reader::read(&connection, entity, &native, &args, &mut found).expect("rows");
             let statement = model.prepare(entity, plan.clone()).expect("a plan");
             let expected = model
                 .run(&statement, args.clone(), rows())

@@ -33,7 +33,7 @@ fn fill(folder: &tempfile::TempDir, entity: &'static EntityDesc, spread: Spread)
 async fn page_4000_reads_as_much_as_page_1() {
     let folder = tempfile::tempdir().expect("a folder");
     let store = open(&folder);
-    store.install(&[&TEXT_KEY]).await.expect("installed");
+    create_tables(&store, &[&TEXT_KEY]).await.expect("created");
     fill(&folder, &TEXT_KEY, Spread::Rising);
     let connection = connect(&folder);
     for desc in [false, true] {
@@ -98,7 +98,7 @@ async fn page_4000_reads_as_much_as_page_1() {
 async fn the_first_of_each_value_are_all_that_is_read() {
     let folder = tempfile::tempdir().expect("a folder");
     let store = open(&folder);
-    store.install(&[&TEXT_KEY]).await.expect("installed");
+    create_tables(&store, &[&TEXT_KEY]).await.expect("created");
     fill(&folder, &TEXT_KEY, Spread::Rising);
     let connection = connect(&folder);
     for desc in [false, true] {

@@ -5,12 +5,13 @@
 
 use rusqlite::{Connection, StatementStatus};
 
-use super::render::{Native, Runs, render};
+use super::render::{Native, Runs};
 use super::{SqliteOptions, SqliteStore, bind, reader};
 use linchpin_core::entity::{
     EntityDesc, EnumDesc, FieldDesc, Flags, IndexDesc, Kind, SortDesc, UniqueDesc,
 };
 use linchpin_core::filter::{Filter, Op, Operand, Source};
+use linchpin_core::store::create_tables;
 use linchpin_core::store::layout;
 use linchpin_core::store::{After, Order, Plan, Rows, Store};
 use linchpin_core::{Timestamp, Value};
@@ -19,6 +20,10 @@ use linchpin_memory::Memory;
 mod indexes;
 mod inline;
 mod large;
+
+fn render(entity: &'static EntityDesc, plan: &Plan) -> linchpin_core::Result<Native> {
+    super::render::render(entity, plan, &std::sync::Arc::default())
+}
 
 static STATUS: EnumDesc = EnumDesc {
     name: "Status",
@@ -374,7 +379,7 @@ fn calls(entity: &EntityDesc, of: i64, limit: i64) -> Vec<Call> {
 
 async fn filled(entity: &'static EntityDesc, spread: Spread, of: i64, stores: &[&dyn Store]) {
     for store in stores {
-        store.install(&[entity]).await.expect("installed");
+        create_tables(*store, &[entity]).await.expect("created");
         let insert = store.prepare(entity, Plan::Insert).expect("a plan");
         for start in (0..of).step_by(1000) {
             let some = start..of.min(start + 1000);

@@ -1,5 +1,7 @@
 //! Parses the SQL texts that SQLite stores of its objects, as far as needed for a comparison.
 
+use std::ops::Range;
+
 /// A token of SQL.
 #[derive(Clone, Debug)]
 pub(super) enum Token {
@@ -38,6 +40,7 @@ impl Token {
 }
 
 /// The position of a token.
+#[derive(Clone, Debug)]
 pub(super) struct Placed {
     pub(super) token: Token,
     pub(super) from: usize,
@@ -108,96 +111,86 @@ fn quoted(rest: &str, end: char) -> (String, usize) {
 }
 
 /// A column or a constraint of a table.
-pub(super) struct Definition {
+pub(super) struct Definition<'s> {
+    sql: &'s str,
     /// The column's name; `None` for a constraint of the table.
     pub(super) column: Option<String>,
-    tokens: Vec<Token>,
-    /// The original text, with single spaces.
-    pub(super) text: String,
+    pub(super) tokens: Vec<Placed>,
 }
 
-impl Definition {
-    /// Whether both have the same meaning, without their names.
-    pub(super) fn agrees(&self, other: &Self) -> bool {
-        self.tokens[1..] == other.tokens[1..] || self.meaning() == other.meaning()
+impl Definition<'_> {
+    /// The original text, with single spaces.
+    pub(super) fn text(&self) -> String {
+        self.part(0..self.tokens.len())
     }
 
-    /// The tokens without `column IS NULL OR`, which the JSON check lacks in tables of earlier
-    /// versions: it makes no difference for a null.
-    fn meaning(&self) -> Vec<&Token> {
-        let mut tokens: Vec<&Token> = self.tokens.iter().skip(1).collect();
-        if let Some(at) = tokens
-            .iter()
-            .position(|token| token.is("JSON_VALID"))
-            .filter(|at| *at >= 4)
-            && tokens[at - 3].is("IS")
-            && tokens[at - 2].is("NULL")
-            && tokens[at - 1].is("OR")
-        {
-            tokens.drain(at - 4..at);
+    /// The original text of some tokens, with single spaces.
+    pub(super) fn part(&self, range: Range<usize>) -> String {
+        match self.tokens.get(range) {
+            Some([first, .., last]) => normal(&self.sql[first.from..last.to]),
+            Some([one]) => normal(&self.sql[one.from..one.to]),
+            _ => String::new(),
         }
-        tokens
     }
 }
 
 /// A parsed `CREATE TABLE`.
-pub(super) struct TableText {
-    pub(super) definitions: Vec<Definition>,
+pub(super) struct TableText<'s> {
+    pub(super) definitions: Vec<Definition<'s>>,
     /// The options after the parentheses, such as `STRICT`.
     pub(super) options: Vec<Token>,
     pub(super) options_text: String,
 }
 
 /// Parses a `CREATE TABLE`; `None` if it is another statement, such as a virtual table.
-pub(super) fn table(sql: &str) -> Option<TableText> {
-    let all = tokens(sql);
+pub(super) fn table(sql: &str) -> Option<TableText<'_>> {
+    let mut all = tokens(sql);
     let open = all.iter().position(|p| p.token == Token::Symbol('('))?;
     if !(all.first()?.token.is("CREATE") && all.get(1)?.token.is("TABLE")) {
         return None;
     }
-    let (mut depth, mut parts, mut part, mut end) = (0_usize, Vec::new(), Vec::new(), all.len());
+    let (mut depth, mut end, mut commas) = (0_usize, all.len(), Vec::new());
     for (i, placed) in all.iter().enumerate().skip(open) {
         match placed.token {
             Token::Symbol('(') => depth += 1,
             Token::Symbol(')') => depth -= 1,
+            Token::Symbol(',') if depth == 1 => commas.push(i),
             _ => {}
         }
         if depth == 0 {
-            end = i + 1;
+            end = i;
             break;
         }
-        match placed.token {
-            Token::Symbol(',') if depth == 1 => parts.push(std::mem::take(&mut part)),
-            _ if i == open => {}
-            _ => part.push(placed),
-        }
     }
-    parts.push(part);
-    let definitions = parts.into_iter().filter_map(|part| {
-        let (first, last) = (part.first()?, part.last()?);
+    let options = all.split_off(all.len().min(end + 1));
+    all.truncate(end);
+    // From the last to the first.
+    commas.insert(0, open);
+    let parts = commas.into_iter().rev().map(|comma| {
+        let part = all.split_off(comma + 1);
+        all.truncate(comma);
+        part
+    });
+    let definitions = parts.filter_map(|tokens| {
+        let first = &tokens.first()?.token;
         let constraint = ["CONSTRAINT", "PRIMARY", "UNIQUE", "CHECK", "FOREIGN"]
             .iter()
-            .any(|word| first.token.is(word));
-        let column = first
-            .token
-            .word()
-            .filter(|_| !constraint)
-            .map(str::to_owned);
-        let text = normal(&sql[first.from..last.to]);
+            .any(|word| first.is(word));
+        let column = first.word().filter(|_| !constraint).map(str::to_owned);
         Some(Definition {
+            sql,
             column,
-            tokens: part.iter().map(|p| p.token.clone()).collect(),
-            text,
+            tokens,
         })
     });
-    let definitions = definitions.collect();
-    let options = all[end..].iter().map(|p| p.token.clone()).collect();
-    let options_text = all
-        .get(end)
+    let mut definitions: Vec<_> = definitions.collect();
+    definitions.reverse();
+    let options_text = options
+        .first()
         .map_or(String::new(), |first| normal(&sql[first.from..]));
     Some(TableText {
         definitions,
-        options,
+        options: options.into_iter().map(|p| p.token).collect(),
         options_text,
     })
 }
@@ -210,7 +203,7 @@ pub(super) fn same_index(a: &str, b: &str) -> bool {
             .map(|p| p.token)
             .filter(|t| !t.is("ASC"))
             .collect();
-        if let Some(on) = tokens.iter().position(|t| t.is("ON")) {
+        if let Some(on) = tokens.iter().position(|t| t.is("ON")).filter(|on| *on > 0) {
             tokens.remove(on - 1);
         }
         tokens
@@ -221,6 +214,25 @@ pub(super) fn same_index(a: &str, b: &str) -> bool {
 /// Whether it is a `CREATE UNIQUE INDEX`.
 pub(super) fn is_unique(sql: &str) -> bool {
     tokens(sql).get(1).is_some_and(|p| p.token.is("UNIQUE"))
+}
+
+/// Renames constraints: `new_name` returns the new name of a constraint, or `None` to keep it.
+pub(super) fn rename_constraints(sql: &str, new_name: impl Fn(&str) -> Option<String>) -> String {
+    let all = tokens(sql);
+    let (mut renamed, mut copied) = (String::with_capacity(sql.len()), 0);
+    for pair in all.windows(2) {
+        let new = pair[1]
+            .token
+            .word()
+            .filter(|_| pair[0].token.is("CONSTRAINT"));
+        if let Some(new) = new.and_then(&new_name) {
+            renamed.push_str(&sql[copied..pair[1].from]);
+            renamed.push_str(&crate::render::quote(&new));
+            copied = pair[1].to;
+        }
+    }
+    renamed.push_str(&sql[copied..]);
+    renamed
 }
 
 /// Replaces white space by single spaces.

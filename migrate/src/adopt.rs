@@ -1,0 +1,408 @@
+//! Takes over a database whose tables exist already: compares them with a recorded snapshot, and
+//! writes the ledger.
+
+use std::collections::BTreeSet;
+
+use linchpin_core::schema::{
+    Action, Dialect, Difference, DifferenceCode, RowCount, SchemaFault, SchemaSession, SchemaStore,
+    Snapshot, Table, Tables, TransactionMode,
+};
+use tokio::time::sleep;
+
+use crate::apply::{
+    self, Applied, Failure, Options, approved, hold, is_foreign, line, lock, with_jitter,
+};
+use crate::canonical;
+use crate::chain::{Chain, Migration};
+use crate::check::Check;
+use crate::error::{Exit, Refusal};
+use crate::fault;
+use crate::ledger::{self, Installed, MigrationState, Opening, Runner};
+use crate::plan::{Declared, Plan, Planned, refuse_foreign, same};
+use crate::step::{Phase, Risk, RowClass, Step, Work, kind_of};
+use crate::system;
+
+/// Writes the ledger of a database whose tables are those of a recorded migration.
+///
+/// Defaults that are missing are added, and checks and primary keys with another name are renamed,
+/// as tables of releases without migrations need it. Any other difference is refused. On a store
+/// that rebuilds tables this needs an approval like any other rebuild. A database that has a ledger
+/// stays as it is.
+///
+/// # Errors
+/// `schema_differs` with every difference; `approval_required`; `nothing_to_adopt` for a database
+/// without tables of the app; a fault of the database. Then nothing is changed.
+pub async fn adopt(
+    store: &dyn SchemaStore,
+    (chain, declared): (&Chain, &Declared),
+    options: &Options,
+    report: &mut (dyn FnMut(&str) + Send),
+) -> Result<Applied, Refusal> {
+    let mut session = store.connect().await?;
+    let session = &mut *session;
+    session.set_lock_timeout(options.lock_timeout);
+    let mut lock = lock(store, options.lock_wait).await?;
+    let installed = Installed::load(session).await?;
+    if let Some(ledger) = installed.ledger() {
+        return Ok(Applied {
+            seq: ledger.seq,
+            ..Applied::default()
+        });
+    }
+    let plan = plan(store, session, &installed, (chain, declared)).await?;
+    approved(&plan, store.dialect(), options)?;
+    if plan.needs_approval() && options.backup {
+        session.back_up(plan.to.0).await?;
+    }
+    let mut pause = apply::PAUSE;
+    for attempt in 1.. {
+        lock.check().await?;
+        session.begin(TransactionMode::Write).await?;
+        let approval = options.approve.as_deref();
+        let of = (&plan, store.dialect());
+        let outcome = write(session, of, (chain, declared), approval, report).await;
+        match outcome {
+            Ok(()) => {
+                fault::point("adopt", "before-commit");
+                session.commit().await?;
+                fault::point("adopt", "after-commit");
+                break;
+            }
+            Err(Failure::Database(error))
+                if error.fault == SchemaFault::LockTimeout && attempt < apply::ATTEMPTS =>
+            {
+                session.rollback().await;
+                sleep(with_jitter(pause)).await;
+                pause = (pause * 2).min(apply::LONGEST);
+            }
+            Err(failure) => {
+                session.rollback().await;
+                return Err(failure.refusal());
+            }
+        }
+    }
+    let steps = plan.pending(Phase::Contract).map(|step| step.id.clone());
+    Ok(Applied {
+        steps: steps.collect(),
+        seq: plan.to.0,
+    })
+}
+
+/// Returns the plan of an adoption, if the database has tables of the app and no ledger. It reads
+/// the database and writes nothing.
+///
+/// # Errors
+/// As [`adopt`].
+pub(crate) async fn plan(
+    store: &dyn SchemaStore,
+    session: &mut dyn SchemaSession,
+    installed: &Installed,
+    (chain, declared): (&Chain, &Declared),
+) -> Result<Plan, Refusal> {
+    if refuse_foreign(installed, &declared.snapshot).is_ok() {
+        return Err(Refusal::new(
+            "nothing_to_adopt",
+            Exit::Data,
+            "the database has no tables of this app",
+        )
+        .help("`migrate apply` creates them"));
+    }
+    if !same(&chain.snapshot(), &declared.snapshot) {
+        return Err(apply::unrecorded());
+    }
+    let present: BTreeSet<String> = session.tables().await?.into_iter().collect();
+    let mut newest: Option<(&Migration, Vec<Difference>)> = None;
+    let mut later = BTreeSet::new();
+    for migration in chain.migrations().iter().rev() {
+        let tables = migration.snapshot.tables();
+        let expected: Vec<&Table> = tables.values().collect();
+        let mut found = Found::of(session.compare(&expected).await?, &tables, store);
+        if newest.is_some() {
+            // What a later migration adds must not be there: its own steps could not add it.
+            found.refused.append(&mut found.harmless);
+            let ahead = later.iter().filter(|table| present.contains(*table));
+            let ahead = ahead.filter(|table| !tables.contains_key(*table));
+            if ahead.count() > 0 || !found.refused.is_empty() {
+                continue;
+            }
+        }
+        if found.refused.is_empty() {
+            return planned(store, session, (migration, declared), found.mended).await;
+        }
+        later.extend(tables.into_keys());
+        newest.get_or_insert((migration, found.refused));
+    }
+    let (migration, differences) = newest.ok_or_else(apply::unrecorded)?;
+    Err(differs(migration, &differences))
+}
+
+/// The differences of a database, by what an adoption does about them.
+struct Found {
+    /// It changes them.
+    mended: Vec<Difference>,
+    /// It refuses them.
+    refused: Vec<Difference>,
+    /// It leaves them.
+    harmless: Vec<Difference>,
+}
+
+impl Found {
+    fn of(all: Vec<Difference>, tables: &Tables, store: &dyn SchemaStore) -> Self {
+        let (harmless, others): (Vec<_>, Vec<_>) = all.into_iter().partition(is_foreign);
+        let (mended, mut refused): (Vec<_>, Vec<_>) = others
+            .into_iter()
+            .partition(|found| is_named_otherwise(found) || lacks_default(found, tables));
+        let mut harmless = harmless;
+        if store.dialect().rebuilds() {
+            // A rebuild would lose a column that the model does not have.
+            let is_lost = |found: &Difference| {
+                found.code == DifferenceCode::ExtraColumn
+                    && mended.iter().any(|other| other.table == found.table)
+            };
+            let (lost, kept) = harmless.into_iter().partition(is_lost);
+            refused.extend::<Vec<Difference>>(lost);
+            harmless = kept;
+        }
+        Self {
+            mended,
+            refused,
+            harmless,
+        }
+    }
+}
+
+/// Whether a check or a primary key differs in its name only.
+fn is_named_otherwise(found: &Difference) -> bool {
+    found.code == DifferenceCode::CheckDiffers && found.object.as_ref() == Some(&found.expected)
+}
+
+/// Whether a column lacks its constant default, and has no other.
+fn lacks_default(found: &Difference, tables: &Tables) -> bool {
+    let column = tables
+        .get(&found.table)
+        .zip(found.object.as_deref())
+        .and_then(|(table, column)| table.column(column));
+    found.code == DifferenceCode::DefaultDiffers
+        && found.found.is_empty()
+        && column.is_some_and(|column| column.default.is_some())
+}
+
+/// Refuses a database with every difference from the newest migration.
+fn differs(migration: &Migration, differences: &[Difference]) -> Refusal {
+    let mut refusal = Refusal::new(
+        "schema_differs",
+        Exit::Data,
+        format!(
+            "the tables are not those of migration {} `{}`, nor of an earlier one",
+            migration.seq, migration.name
+        ),
+    )
+    .help(
+        "change the tables by hand, or record the schema that they have as the first migration, \
+         and run `migrate adopt` again",
+    );
+    for difference in differences {
+        refusal = refusal.fact(difference.to_string());
+    }
+    refusal
+}
+
+/// The plan that leads to the exact tables of a migration.
+async fn planned(
+    store: &dyn SchemaStore,
+    session: &mut dyn SchemaSession,
+    (migration, declared): (&Migration, &Declared),
+    mut mended: Vec<Difference>,
+) -> Result<Plan, Refusal> {
+    let mut tables = migration.snapshot.tables();
+    let (system, differences) = system(session, declared).await?;
+    let found = Found::of(differences, &system, store);
+    if !found.refused.is_empty() {
+        return Err(differs(migration, &found.refused));
+    }
+    mended.extend(found.mended);
+    tables.extend(system);
+    let mut start = tables.clone();
+    for difference in &mended {
+        strip(&mut start, difference);
+    }
+    let dialect = store.dialect();
+    let (mut steps, mut model) = (Vec::<Step>::new(), start.clone());
+    for (name, table) in &tables {
+        let own: Vec<&Difference> = mended.iter().filter(|d| d.table == *name).collect();
+        let class = match session.count(name).await? {
+            _ if own.is_empty() => continue,
+            RowCount::Exact(rows) | RowCount::Estimate(rows) => RowClass::of(rows),
+            RowCount::Unknown => RowClass::LARGEST,
+        };
+        let actions = if dialect.rebuilds() {
+            let from = start.get(name).unwrap_or(table).clone();
+            vec![rebuild(from, table)]
+        } else {
+            own.iter().filter_map(|d| mend(d, table)).collect()
+        };
+        let last = actions.len();
+        for (at, action) in actions.into_iter().enumerate() {
+            let id = format!("{:04}.{:02}", migration.seq, steps.len() + 1);
+            let exact = (at + 1 == last).then(|| Check::Matches(name.clone()));
+            let next = step(id, action, (class, exact), (dialect, &model));
+            next.apply(&mut model);
+            steps.push(next);
+        }
+    }
+    let snapshot = &migration.snapshot;
+    let note = format!(
+        "the database has tables but no ledger; `migrate adopt` records that migration {} `{}` is \
+         installed",
+        migration.seq, migration.name
+    );
+    Ok(Plan {
+        store: dialect.name(),
+        database: store.database(),
+        database_id: None,
+        locator: session.locator().await?,
+        from: (0, None),
+        to: (migration.seq, canonical::digest_of(snapshot)),
+        recorded: true,
+        migrations: vec![Planned {
+            seq: migration.seq,
+            name: migration.name.clone(),
+            after: snapshot.clone(),
+            recorded: Some(migration.clone()),
+            fence: None,
+            ready: Phase::Expand,
+            transforms: Vec::new(),
+            steps,
+            done: BTreeSet::new(),
+        }],
+        notes: vec![note],
+        start,
+    })
+}
+
+/// The tables of the framework that exist, and their differences.
+async fn system(
+    session: &mut dyn SchemaSession,
+    declared: &Declared,
+) -> Result<(Tables, Vec<Difference>), Refusal> {
+    let present = session.tables().await?;
+    let tables: Tables = declared
+        .system_tables()
+        .into_iter()
+        .filter(|table| present.contains(&table.name))
+        .map(|table| (table.name.clone(), table))
+        .collect();
+    let expected: Vec<&Table> = tables.values().collect();
+    let differences = session.compare(&expected).await?;
+    Ok((tables, differences))
+}
+
+/// Changes the model to what was found.
+fn strip(tables: &mut Tables, found: &Difference) {
+    let column = tables
+        .get_mut(&found.table)
+        .zip(found.object.as_deref())
+        .and_then(|(table, name)| table.columns.iter_mut().find(|c| c.name == name));
+    if let (DifferenceCode::DefaultDiffers, Some(column)) = (found.code, column) {
+        column.default = None;
+    }
+}
+
+/// The rebuild of a table with the same columns.
+fn rebuild(from: Table, to: &Table) -> Action {
+    let columns = to.columns.iter();
+    let columns = columns.map(|column| (column.name.clone(), column.name.clone()));
+    Action::Rebuild {
+        columns: columns.collect(),
+        from,
+        to: to.clone(),
+    }
+}
+
+/// The action that removes a difference.
+fn mend(found: &Difference, table: &Table) -> Option<Action> {
+    if is_named_otherwise(found) {
+        return Some(Action::RenameCheck {
+            table: found.table.clone(),
+            from: found.found.clone(),
+            to: found.expected.clone(),
+        });
+    }
+    let column = table.column(found.object.as_deref()?)?;
+    Some(Action::SetDefault {
+        table: found.table.clone(),
+        column: column.name.clone(),
+        default: column.default.clone(),
+    })
+}
+
+fn step(
+    id: String,
+    action: Action,
+    (class, exact): (RowClass, Option<Check>),
+    (dialect, tables): (&dyn Dialect, &Tables),
+) -> Step {
+    let rebuilds = matches!(action, Action::Rebuild { .. });
+    let space = Check::FreeSpace(action.table().to_owned());
+    let before = rebuilds.then_some(space).into_iter().collect();
+    let mut step = Step {
+        id,
+        phase: Phase::Expand,
+        kind: kind_of(&action),
+        entity: action.table().to_owned(),
+        object: action.object().map(str::to_owned),
+        risk: if rebuilds { Risk::Breaking } else { Risk::Safe },
+        work: Work::Schema(action),
+        before,
+        after: exact.into_iter().collect(),
+        inverse: None,
+        requires: Vec::new(),
+        class,
+        overlap: true,
+        digest: String::new(),
+    };
+    step.digest = step.identity(dialect, tables);
+    step
+}
+
+/// Runs the steps and writes the ledger, in the open transaction.
+async fn write(
+    session: &mut dyn SchemaSession,
+    (plan, dialect): (&Plan, &dyn Dialect),
+    (chain, declared): (&Chain, &Declared),
+    approval: Option<&str>,
+    report: &mut (dyn FnMut(&str) + Send),
+) -> Result<(), Failure> {
+    let mut tables = plan.start.clone();
+    for step in plan.migrations.iter().flat_map(|m| &m.steps) {
+        report(&line(step));
+        hold(session, dialect, &step.before, &tables).await?;
+        if let Work::Schema(action) = &step.work {
+            session.perform(action, &tables).await?;
+        }
+        step.apply(&mut tables);
+    }
+    // Another process may have changed a table since the plan was made.
+    let expected: Vec<&Table> = tables.values().collect();
+    let differences = session.compare(&expected).await?;
+    let wrong: Vec<Difference> = differences
+        .into_iter()
+        .filter(|difference| !is_foreign(difference))
+        .collect();
+    apply::drift(&wrong).map_err(Failure::Refused)?;
+    let (seq, _) = plan.to;
+    let snapshot = plan.migrations.last().map(|migration| &migration.after);
+    let empty = Snapshot::empty();
+    let snapshot = snapshot.unwrap_or(&empty);
+    ledger::create(session, &declared.app, (seq, snapshot)).await?;
+    system::expand(session, dialect, &declared.system_tables()).await?;
+    let runner = Runner(1);
+    for migration in chain.migrations().iter().filter(|m| m.seq <= seq) {
+        let opening = Opening {
+            approval: approval.filter(|_| migration.seq == seq),
+            ..Opening::of(migration)
+        };
+        runner.open(session, &opening, MigrationState::Done).await?;
+    }
+    Ok(())
+}

@@ -1,0 +1,268 @@
+//! Carries out a plan: takes the lock, compares the approval, and runs step after step.
+
+mod drift;
+mod install;
+mod overlap;
+mod run;
+mod step;
+
+use std::time::Duration;
+
+use linchpin_core::schema::{Dialect, Locking, SchemaLock, SchemaStore};
+use tokio::time::{Instant, sleep};
+
+use self::run::Run;
+use crate::backfill::{Pace, Stop};
+use crate::chain::Chain;
+use crate::error::{Exit, Refusal};
+use crate::ledger::{Installed, Runner, SYSTEM};
+use crate::plan::{Declared, Plan, refuse_foreign, refuse_missing};
+use crate::sample;
+use crate::step::{Phase, Step};
+
+pub(crate) use self::drift::{drift, is_foreign};
+pub(crate) use self::install::{draft, expand_system, install, record_installed};
+pub(crate) use self::step::{ATTEMPTS, Failure, LONGEST, PAUSE, hold, with_jitter};
+
+/// How often a busy lock is tried again.
+const POLL: Duration = Duration::from_millis(100);
+
+/// How a run works.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The phase of the run: it ends with this one, and earlier ones must be done. `None`: all
+    /// phases.
+    pub phase: Option<Phase>,
+    /// The digest of the approved plan.
+    pub approve: Option<String>,
+    /// The digest of a saved plan, [`Plan::digest`]. A run of another plan is refused.
+    pub plan: Option<String>,
+    /// How long to wait for another runner.
+    pub lock_wait: Duration,
+    /// How long a statement waits for a lock of another session.
+    pub lock_timeout: Duration,
+    /// How long the build of an index waits for older transactions.
+    pub index_wait: Duration,
+    /// How long to wait for instances of older binaries.
+    pub wait: Duration,
+    /// The most steps of the run.
+    pub max_steps: usize,
+    /// Whether to copy a file before the first step that needs an approval.
+    pub backup: bool,
+    /// The speed of backfills.
+    pub pace: Pace,
+    /// Ends the run after the present step or batch.
+    pub stop: Stop,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            phase: None,
+            approve: None,
+            plan: None,
+            lock_wait: Duration::from_secs(30),
+            lock_timeout: Duration::from_secs(2),
+            index_wait: Duration::from_mins(10),
+            wait: Duration::ZERO,
+            max_steps: usize::MAX,
+            backup: true,
+            pace: Pace::default(),
+            stop: Stop::default(),
+        }
+    }
+}
+
+/// What a run did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Applied {
+    /// The ids of the steps that ran.
+    pub steps: Vec<String>,
+    /// The number of the newest migration that is done.
+    pub seq: u64,
+}
+
+/// Carries out the plan for a database.
+///
+/// # Errors
+/// A refusal; see [`Exit`] for its kinds. Steps that ran before it are recorded and stay done.
+pub async fn apply(
+    store: &dyn SchemaStore,
+    (chain, declared): (&Chain, &Declared),
+    options: &Options,
+    report: &mut (dyn FnMut(&str) + Send),
+) -> Result<Applied, Refusal> {
+    let mut session = store.connect().await?;
+    session.set_lock_timeout(options.lock_timeout);
+    session.set_index_wait(options.index_wait);
+    let lock = lock(store, options.lock_wait).await?;
+    let installed = Installed::load(&mut *session).await?;
+    refuse_foreign(&installed, &declared.snapshot)?;
+    let plan = Plan::make(store, &mut *session, &installed, (chain, declared)).await?;
+    if !plan.recorded {
+        return Err(unrecorded());
+    }
+    approved(&plan, store.dialect(), options)?;
+    let phase = options.phase.unwrap_or(Phase::Contract);
+    refuse_missing(plan.pending(phase), declared)?;
+    // It refuses functions with two values for one record.
+    sample::samples(&plan, &mut *session, store.dialect(), declared).await?;
+    let Some(ledger) = installed.ledger() else {
+        report("creating the tables");
+        install(
+            store.dialect(),
+            &mut *session,
+            declared,
+            (chain.seq(), &chain.snapshot()),
+            (chain, Some(&plan)),
+        )
+        .await?;
+        return Ok(Applied {
+            steps: plan
+                .pending(Phase::Contract)
+                .map(|step| step.id.clone())
+                .collect(),
+            seq: chain.seq(),
+        });
+    };
+    if ledger.system < SYSTEM {
+        report("expanding the tables of the framework");
+        expand_system(store.dialect(), &mut *session, declared).await?;
+    }
+    let done = plan
+        .migrations
+        .iter()
+        .flat_map(|m| &m.done)
+        .cloned()
+        .collect();
+    let run = Run {
+        store,
+        session,
+        lock,
+        options,
+        declared,
+        plan: &plan,
+        ledger,
+        runner: Runner(ledger.runner),
+        window: (ledger.min_seq, ledger.max_seq),
+        tables: plan.present_tables(),
+        done,
+        applied: Applied {
+            steps: Vec::new(),
+            seq: ledger.seq,
+        },
+        backed_up: false,
+    };
+    run.all(report).await
+}
+
+/// Refuses a run of another plan than the saved one, and a run that reaches a step that needs an
+/// approval without the digest of this plan.
+pub(crate) fn approved(
+    plan: &Plan,
+    dialect: &dyn Dialect,
+    options: &Options,
+) -> Result<(), Refusal> {
+    if let Some(saved) = &options.plan
+        && *saved != plan.digest(dialect)
+    {
+        return Err(Refusal::new(
+            "plan_stale",
+            Exit::Approval,
+            "the saved plan is not the present plan",
+        )
+        .help("run `migrate plan --out FILE` again and review it"));
+    }
+    let phase = options.phase.unwrap_or(Phase::Contract);
+    let wanted: Vec<&str> = plan
+        .pending(phase)
+        .filter(|step| step.needs_approval())
+        .map(|step| step.id.as_str())
+        .collect();
+    let help = "review `migrate plan` and pass its digest with `--approve`";
+    match &options.approve {
+        // A digest that this run does not need is compared too: it says which plan was reviewed.
+        Some(given) if plan.migrations.is_empty() || *given == plan.digest(dialect) => Ok(()),
+        Some(_) => {
+            let refusal = Refusal::new(
+                "approval_mismatch",
+                Exit::Approval,
+                "the given digest is not that of the current plan; the plan, the target or its size class has changed",
+            )
+            .help(help);
+            Err(if wanted.is_empty() {
+                refusal
+            } else {
+                refusal.fact(format!("steps that need approval: {}", wanted.join(", ")))
+            })
+        }
+        None if wanted.is_empty() => Ok(()),
+        None => {
+            let steps = match wanted.len() {
+                1 => "1 step that needs".to_owned(),
+                n => format!("{n} steps that need"),
+            };
+            Err(Refusal::new(
+                "approval_required",
+                Exit::Approval,
+                format!("this run reaches {steps} approval: {}", wanted.join(", ")),
+            )
+            .help(help))
+        }
+    }
+}
+
+/// Takes the lock of the database.
+///
+/// # Errors
+/// `locked` if another runner has it for longer than `wait`.
+pub(crate) async fn lock(
+    store: &dyn SchemaStore,
+    wait: Duration,
+) -> Result<Box<dyn SchemaLock>, Refusal> {
+    let begin = Instant::now();
+    let mut pause = POLL / 8;
+    loop {
+        match store.try_lock().await? {
+            Locking::Taken(lock) => return Ok(lock),
+            Locking::Busy(holder) if begin.elapsed() >= wait => {
+                return Err(Refusal::new(
+                    "locked",
+                    Exit::Busy,
+                    "another run of migrations holds the lock of this database",
+                )
+                .fact(format!("holder: {holder}"))
+                .help("wait until it ends, and run the command again"));
+            }
+            // A development start has the lock for a moment only.
+            Locking::Busy(_) => {
+                sleep(pause).await;
+                pause = (pause * 2).min(POLL);
+            }
+        }
+    }
+}
+
+pub(crate) fn unrecorded() -> Refusal {
+    Refusal::new(
+        "unrecorded_changes",
+        Exit::Planning,
+        "the declared schema differs from the newest recorded migration",
+    )
+    .help("`migrate record NAME` records the difference as the next migration")
+}
+
+/// One line about a step: `0003.02 expand addColumn posts.rank`.
+pub(crate) fn line(step: &Step) -> String {
+    let object = step
+        .object
+        .as_deref()
+        .map_or_else(String::new, |object| format!(".{object}"));
+    format!(
+        "{} {} {} {}{object}",
+        step.id,
+        step.phase.name(),
+        step.kind,
+        step.entity
+    )
+}

@@ -1,0 +1,276 @@
+//! Changes of rows.
+
+use linchpin_core::Value;
+use linchpin_core::schema::{Column, Dialect};
+
+/// A change of the rows of a table. It runs in batches, in the order of the primary key.
+#[derive(Clone, Debug, PartialEq)]
+pub enum DataAction {
+    /// Gives rows with null in a column a value.
+    Fill {
+        /// The table.
+        table: String,
+        /// The column of the primary key.
+        key: Column,
+        /// The column to fill.
+        column: Column,
+        /// The value.
+        value: FillValue,
+    },
+    /// Computes a new column from an old one, with a function of the app.
+    Transform {
+        /// The table.
+        table: String,
+        /// The column of the primary key.
+        key: Column,
+        /// The old column.
+        from: Column,
+        /// The new column.
+        next: Column,
+        /// The column with a copy of the old value that `next` was computed from.
+        source: Column,
+        /// The name of the function.
+        transform: String,
+        /// Whether a null in `next` means that the row is not done.
+        required: bool,
+        /// The value of `next` where the old value is null; `None` if it stays null, or if the
+        /// function takes null.
+        null: Option<FillValue>,
+    },
+    /// Computes a new column from the whole record, with a function of the app.
+    FillTransform {
+        /// The table.
+        table: String,
+        /// The column of the primary key.
+        key: Column,
+        /// The column to fill.
+        column: Column,
+        /// The name of the function.
+        transform: String,
+        /// The fields of the record with their columns.
+        fields: Vec<(String, Column)>,
+    },
+    /// Computes a computed field anew, and writes it where it differs.
+    Recompute {
+        /// The table.
+        table: String,
+        /// The column of the primary key.
+        key: Column,
+        /// The storage name of the entity.
+        entity: String,
+        /// The field.
+        field: String,
+        /// The column.
+        column: Column,
+        /// The fields of the entity that have a column now, with their columns.
+        fields: Vec<(String, Column)>,
+    },
+    /// Counts the records of another entity anew, and writes the number where it differs.
+    Recount {
+        /// The table whose rows hold the counter.
+        table: String,
+        /// The column of the primary key.
+        key: Column,
+        /// The column of the counter.
+        column: Column,
+        /// The storage name of the entity that has the counter.
+        entity: String,
+        /// The field of the counter.
+        field: String,
+        /// The column of the tenant, if the entity has tenants.
+        tenant: Option<Column>,
+        /// The counted records.
+        counted: Box<Counted>,
+    },
+}
+
+/// Records that a counter counts.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Counted {
+    /// The storage name of their entity.
+    pub entity: String,
+    /// Their table.
+    pub table: String,
+    /// The column of their primary key.
+    pub key: Column,
+    /// The fields of the entity that have a column now, with their columns.
+    pub fields: Vec<(String, Column)>,
+}
+
+/// The value of a fill.
+#[derive(Clone, Debug, PartialEq)]
+pub enum FillValue {
+    /// This value.
+    Literal(Value),
+    /// A new UUID v7 for each row.
+    Uuid,
+    /// A new CUID2 for each row.
+    Cuid,
+    /// The time of the run.
+    Now,
+    /// The time of the run and this number of milliseconds.
+    After(u64),
+}
+
+impl DataAction {
+    /// Whether the plan shows each value that it writes.
+    pub fn is_known(&self) -> bool {
+        matches!(self, Self::Fill { .. })
+    }
+
+    /// The table.
+    pub fn table(&self) -> &str {
+        match self {
+            Self::Fill { table, .. }
+            | Self::Transform { table, .. }
+            | Self::FillTransform { table, .. }
+            | Self::Recompute { table, .. }
+            | Self::Recount { table, .. } => table,
+        }
+    }
+
+    /// The column that it writes.
+    pub fn column(&self) -> &Column {
+        match self {
+            Self::Fill { column, .. }
+            | Self::FillTransform { column, .. }
+            | Self::Recompute { column, .. }
+            | Self::Recount { column, .. }
+            | Self::Transform { next: column, .. } => column,
+        }
+    }
+
+    /// The column of the primary key.
+    pub fn key(&self) -> &Column {
+        match self {
+            Self::Fill { key, .. }
+            | Self::Transform { key, .. }
+            | Self::FillTransform { key, .. }
+            | Self::Recompute { key, .. }
+            | Self::Recount { key, .. } => key,
+        }
+    }
+
+    /// The name of the function of the app, if it runs one.
+    pub fn transform(&self) -> Option<&str> {
+        match self {
+            Self::Transform { transform, .. } | Self::FillTransform { transform, .. } => {
+                Some(transform)
+            }
+            _ => None,
+        }
+    }
+
+    /// The kind of the step.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Fill { .. } => "fill",
+            Self::Transform { .. } | Self::FillTransform { .. } => "transform",
+            Self::Recompute { .. } => "recompute",
+            Self::Recount { .. } => "recount",
+        }
+    }
+
+    /// Returns the condition of a row that is not up to date; `None` if no condition tells.
+    pub fn stale(&self, dialect: &dyn Dialect) -> Option<String> {
+        let quote = |column: &Column| dialect.quote(&column.name);
+        match self {
+            Self::Fill { column, .. } | Self::FillTransform { column, .. } => {
+                Some(format!("{} IS NULL", quote(column)))
+            }
+            Self::Transform {
+                from,
+                next,
+                source,
+                required,
+                ..
+            } => {
+                let differs = format!("{} IS DISTINCT FROM {}", quote(source), quote(from));
+                Some(if *required {
+                    format!("({differs} OR {} IS NULL)", quote(next))
+                } else {
+                    differs
+                })
+            }
+            Self::Recompute { .. } | Self::Recount { .. } => None,
+        }
+    }
+
+    /// Whether a condition tells which rows are not up to date.
+    pub(crate) fn has_condition(&self) -> bool {
+        !matches!(self, Self::Recompute { .. } | Self::Recount { .. })
+    }
+
+    /// The columns that must be unchanged when a row is written, because the value follows from them.
+    pub fn inputs(&self) -> Vec<&Column> {
+        match self {
+            Self::Transform { from, .. } => vec![from],
+            Self::Recompute { fields, .. } => fields.iter().map(|(_, column)| column).collect(),
+            Self::Fill { .. } | Self::FillTransform { .. } | Self::Recount { .. } => Vec::new(),
+        }
+    }
+
+    /// Returns the statement that writes a row, for plans. The number of a parameter is its
+    /// position: the key, the new value, and the values that the new one was computed from.
+    pub fn statements(&self, dialect: &dyn Dialect) -> Vec<String> {
+        let table = dialect.quote(self.table());
+        let condition = |n: usize| format!("${n}");
+        let (set, conditions) = self.assignment(dialect, "$2", condition);
+        let key = dialect.quote(&self.key().name);
+        vec![format!(
+            "UPDATE {table} SET {set} WHERE {table}.{key} = $1{conditions}"
+        )]
+    }
+
+    /// Returns the statement that writes a number of rows. Each row has as many parameters as that
+    /// of [`statements`](Self::statements).
+    pub(crate) fn batch(&self, dialect: &dyn Dialect, rows: usize) -> String {
+        let width = self.width();
+        let row = |row: usize| {
+            let slots = (1..=width).map(|n| format!("${}", row * width + n));
+            format!("({})", slots.collect::<Vec<_>>().join(", "))
+        };
+        let rows: Vec<String> = (0..rows).map(row).collect();
+        let names: Vec<String> = (1..=width).map(|n| format!("p{n}")).collect();
+        let (set, conditions) = self.assignment(dialect, "given.p2", |n| format!("given.p{n}"));
+        let (table, key) = (dialect.quote(self.table()), dialect.quote(&self.key().name));
+        format!(
+            "WITH given ({}) AS (VALUES {}) UPDATE {table} SET {set} FROM given \
+             WHERE {table}.{key} = given.p1{conditions}",
+            names.join(", "),
+            rows.join(", ")
+        )
+    }
+
+    /// The number of parameters of a row.
+    pub(crate) fn width(&self) -> usize {
+        2 + self.inputs().len()
+    }
+
+    /// The assignments of a row, and the conditions besides its key.
+    fn assignment(
+        &self,
+        dialect: &dyn Dialect,
+        value: &str,
+        parameter: impl Fn(usize) -> String,
+    ) -> (String, String) {
+        let table = dialect.quote(self.table());
+        let quote = |column: &Column| dialect.quote(&column.name);
+        let mut set = format!("{} = {value}", quote(self.column()));
+        if let Self::Transform { from, source, .. } = self {
+            set.push_str(&format!(", {} = {table}.{}", quote(source), quote(from)));
+        }
+        let mut conditions = String::new();
+        if let Self::Fill { column, .. } | Self::FillTransform { column, .. } = self {
+            conditions.push_str(&format!(" AND {table}.{} IS NULL", quote(column)));
+        }
+        for (at, input) in self.inputs().into_iter().enumerate() {
+            conditions.push_str(&format!(
+                " AND {table}.{} IS NOT DISTINCT FROM {}",
+                quote(input),
+                parameter(at + 3)
+            ));
+        }
+        (set, conditions)
+    }
+}

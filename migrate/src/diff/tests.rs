@@ -1,0 +1,5 @@
+mod errors;
+mod facts;
+pub(crate) mod fixture;
+mod kinds;
+mod renames;

@@ -1,0 +1,166 @@
+//! The functions that changes need, and their signatures.
+
+use linchpin_core::entity::{Kind, TransformDesc, TransformFrom, TransformType};
+use linchpin_core::schema::FieldSnapshot;
+
+use super::Differ;
+use super::declared::Declared;
+use crate::chain::TransformRecord;
+
+impl Differ<'_> {
+    /// The function that converts the values of a field to another type, and its name.
+    pub(super) fn converts(
+        &mut self,
+        one: &Declared<'_>,
+        name: &str,
+        old: &FieldSnapshot,
+        new: &FieldSnapshot,
+    ) -> String {
+        if !self.strict {
+            return String::new();
+        }
+        let place = (one.snapshot.name.as_str(), Some(name));
+        let at = || one.place(Some(name));
+        let Some(transform) = one.fields.get(name).and_then(|field| field.transform) else {
+            let how = if old.kind == new.kind {
+                format!("the items of `{name}` change their shape")
+            } else {
+                format!("`{name}` changes from {} to {}", old.kind, new.kind)
+            };
+            let message = format!("{how}; name a reviewed transform: `transform = path`");
+            self.problems
+                .add("transform_required", message, place, at());
+            return String::new();
+        };
+        let expected = (
+            typed(&old.kind, old.optional),
+            typed(&new.kind, new.optional),
+        );
+        let wrong = |what: &str| {
+            format!(
+                "transform `{}` of `{name}` {what}; expected `{}` to `{}`",
+                transform.name, expected.0, expected.1
+            )
+        };
+        match transform.from {
+            TransformFrom::Record => {
+                let message = wrong("takes a record");
+                self.problems
+                    .add("transform_signature", message, place, at());
+            }
+            TransformFrom::Value(from) if !takes(&from, old) => {
+                let message = wrong(&format!("takes `{}`", shown(&from)));
+                self.problems
+                    .add("transform_signature", message, place, at());
+            }
+            TransformFrom::Value(_) if !gives(&transform.to, new) => {
+                let message = wrong(&format!("returns `{}`", shown(&transform.to)));
+                self.problems
+                    .add("transform_signature", message, place, at());
+            }
+            TransformFrom::Value(from)
+                if old.optional && !new.optional && new.default.is_none() && !from.optional =>
+            {
+                let message = format!(
+                    "`{name}` may be null in the previous snapshot and is required now, but \
+                     transform `{}` does not take null",
+                    transform.name
+                );
+                self.problems.add("transform_null", message, place, at());
+            }
+            TransformFrom::Value(_) => {}
+        }
+        if let Some(reverse) = transform.reverse {
+            let fits = match reverse.from {
+                TransformFrom::Value(from) => takes(&from, new) && gives(&reverse.to, old),
+                TransformFrom::Record => false,
+            };
+            if !fits {
+                let message = format!(
+                    "reverse transform `{}` of `{name}` does not convert `{}` to `{}`",
+                    reverse.name, expected.1, expected.0
+                );
+                self.problems
+                    .add("transform_signature", message, place, at());
+            }
+            self.record(reverse);
+        }
+        self.record(transform)
+    }
+
+    /// The function that fills a field in existing records, and its name. A function that converts
+    /// values belongs to an earlier migration and is ignored.
+    pub(super) fn fills(
+        &mut self,
+        one: &Declared<'_>,
+        name: &str,
+        new: &FieldSnapshot,
+    ) -> Option<String> {
+        let transform = one.fields.get(name)?.transform?;
+        if !matches!(transform.from, TransformFrom::Record) {
+            return None;
+        }
+        if !gives(&transform.to, new) {
+            let message = format!(
+                "transform `{}` of `{name}` returns `{}`; expected `{}`",
+                transform.name,
+                shown(&transform.to),
+                typed(&new.kind, new.optional)
+            );
+            let place = (one.snapshot.name.as_str(), Some(name));
+            let at = one.place(Some(name));
+            self.problems.add("transform_signature", message, place, at);
+        }
+        Some(self.record(transform))
+    }
+
+    fn record(&mut self, transform: &TransformDesc) -> String {
+        let from = match transform.from {
+            TransformFrom::Value(from) => shown(&from),
+            TransformFrom::Record => "record".to_owned(),
+        };
+        let record = TransformRecord {
+            name: transform.name.to_owned(),
+            from,
+            to: shown(&transform.to),
+            body: transform.body.to_owned(),
+        };
+        self.transforms.insert(record.name.clone(), record);
+        transform.name.to_owned()
+    }
+}
+
+/// Whether a function takes the values of a field. Null is another matter: it may be kept from the
+/// function.
+fn takes(from: &TransformType, old: &FieldSnapshot) -> bool {
+    let values = old.values.as_deref().unwrap_or_default();
+    from.kind.name() == old.kind
+        && match from.kind {
+            Kind::Enum(desc) if !desc.variants.is_empty() => values
+                .iter()
+                .all(|value| desc.variants.contains(&value.as_str())),
+            _ => true,
+        }
+}
+
+/// Whether a field can store the results of a function.
+fn gives(to: &TransformType, new: &FieldSnapshot) -> bool {
+    let values = new.values.as_deref().unwrap_or_default();
+    to.kind.name() == new.kind
+        && (new.optional || !to.optional)
+        && match to.kind {
+            Kind::Enum(desc) => desc
+                .variants
+                .iter()
+                .all(|variant| values.iter().any(|value| value == variant)),
+            _ => true,
+        }
+}
+
+fn shown(one: &TransformType) -> String {
+    typed(one.kind.name(), one.optional)
+}
+
+fn typed(kind: &str, optional: bool) -> String {
+    format!("{kind}{}", if optional { "?" } else { "" })
+}

@@ -1,0 +1,362 @@
+//! The steps after which the previous binary cannot serve: constraints that accept less, removed
+//! objects, and new names.
+
+use linchpin_core::schema::{
+    Action, Column, ColumnKind, EntitySnapshot, FieldSnapshot, Index, Table,
+};
+
+use super::alter::dropped;
+use super::entity::{is_replaced, replacement};
+use super::{Lowering, Planned};
+use crate::check::{Check, key_of};
+use crate::data::DataAction;
+use crate::pairs::{self, FieldPair};
+use crate::step::{Phase, Risk, Work};
+
+impl Lowering<'_> {
+    pub(super) fn contract(&mut self, before: &EntitySnapshot, after: &EntitySnapshot) {
+        let entity = after.storage_name.clone();
+        self.catch_up(before, after);
+        let Some(present) = self.tables.get(&before.storage_name).cloned() else {
+            return;
+        };
+        let conditions = self.conditions(before, after, &present);
+        if self.terrain.dialect.rebuilds() {
+            self.contract_by_rebuild(before, after, present, conditions);
+        } else {
+            self.contract_by_alter(before, after, conditions);
+        }
+        if before.storage_name != after.storage_name {
+            self.step(Planned {
+                risk: Risk::Breaking,
+                entity: &entity,
+                before: vec![Check::TableAbsent(after.storage_name.clone())],
+                work: Work::Schema(Action::RenameTable {
+                    from: before.storage_name.clone(),
+                    to: after.storage_name.clone(),
+                }),
+                ..Planned::of(Phase::Contract)
+            });
+        }
+        self.rename_indexes(after);
+    }
+
+    /// Runs the data steps of the entity again: the previous binary may have written rows since.
+    fn catch_up(&mut self, before: &EntitySnapshot, after: &EntitySnapshot) {
+        let again: Vec<(Risk, DataAction)> = self
+            .steps
+            .iter()
+            .filter(|step| step.entity == after.storage_name && step.phase == Phase::Backfill)
+            .filter_map(|step| match &step.work {
+                Work::Data(data) => Some((step.risk, data.clone())),
+                _ => None,
+            })
+            .collect();
+        for (risk, data) in again {
+            let stale = match &data {
+                DataAction::Transform { .. } => data.stale(self.terrain.dialect),
+                _ => None,
+            };
+            let table = before.storage_name.clone();
+            self.step(Planned {
+                risk,
+                entity: &after.storage_name,
+                work: Work::Data(data),
+                after: stale
+                    .map(|stale| Check::RowsFilled { table, stale })
+                    .into_iter()
+                    .collect(),
+                ..Planned::of(Phase::Contract)
+            });
+        }
+    }
+
+    /// The conditions of constraints that accept less than before, by column.
+    fn conditions(
+        &self,
+        before: &EntitySnapshot,
+        after: &EntitySnapshot,
+        present: &Table,
+    ) -> Vec<(String, Check)> {
+        let key = key_of(present);
+        let mut all = Vec::new();
+        for pair in pairs::fields(before, after) {
+            let (column, was, name, is): (String, Option<&FieldSnapshot>, &str, _) = match pair {
+                FieldPair::New(name, field) => (field.column.clone(), None, name, field),
+                FieldPair::Kept {
+                    before: (_, was),
+                    after: (name, is),
+                } if is_replaced(was, is) => (replacement(&is.column).0, None, name, is),
+                FieldPair::Kept {
+                    before: (_, was),
+                    after: (name, is),
+                } => (was.column.clone(), Some(was), name, is),
+                FieldPair::Gone(..) => continue,
+            };
+            let Some(now) = present.column(&column) else {
+                continue;
+            };
+            let new = is.column();
+            if now.optional && !new.optional {
+                all.push((
+                    column.clone(),
+                    Check::NoNulls {
+                        table: present.name.clone(),
+                        key: key.clone(),
+                        column: column.clone(),
+                    },
+                ));
+            }
+            if let (Some(was), ColumnKind::Enum(values)) = (was, &new.kind)
+                && let ColumnKind::Enum(had) = was.column_kind()
+                && had.iter().any(|value| !values.contains(value))
+            {
+                all.push((
+                    column.clone(),
+                    Check::OnlyValues {
+                        table: present.name.clone(),
+                        key: key.clone(),
+                        column,
+                        values: values.clone(),
+                        sensitive: self.is_sensitive(&after.storage_name, name),
+                    },
+                ));
+            }
+        }
+        all
+    }
+
+    /// On a store that cannot alter constraints: one rebuild of the table if it is needed, else
+    /// renames.
+    fn contract_by_rebuild(
+        &mut self,
+        before: &EntitySnapshot,
+        after: &EntitySnapshot,
+        present: Table,
+        conditions: Vec<(String, Check)>,
+    ) {
+        let entity = after.storage_name.clone();
+        let mut renames = Vec::new();
+        let mut gone = false;
+        let mut replaced = false;
+        for pair in pairs::fields(before, after) {
+            match pair {
+                FieldPair::Gone(..) => gone = true,
+                FieldPair::Kept {
+                    before: (_, was),
+                    after: (_, is),
+                } if is_replaced(was, is) => {
+                    replaced = true;
+                    renames.push((is.column.clone(), replacement(&is.column).0));
+                }
+                FieldPair::Kept {
+                    before: (_, was),
+                    after: (_, is),
+                } if was.column != is.column => {
+                    renames.push((is.column.clone(), was.column.clone()));
+                }
+                _ => {}
+            }
+        }
+        let target = Table {
+            name: present.name.clone(),
+            ..after.table()
+        };
+        let in_place = !gone
+            && !replaced
+            && conditions.is_empty()
+            && target.columns.iter().all(|column| {
+                let was = renames.iter().find(|(new, _)| *new == column.name);
+                let name = was.map_or(&column.name, |(_, present)| present);
+                let same = present.column(name).is_some_and(|now| {
+                    now.kind == column.kind
+                        && now.optional == column.optional
+                        && now.default == column.default
+                });
+                let moved = was.is_some() || before.storage_name != after.storage_name;
+                same && !(moved && has_named_check(&column.kind))
+            });
+        if in_place {
+            self.drop_indexes(before, after);
+            self.rename_columns(&entity, &present.name, &renames);
+            return;
+        }
+        let risk = if gone || replaced {
+            Risk::Destructive
+        } else {
+            Risk::Breaking
+        };
+        let conditions = conditions.into_iter().map(|(_, check)| check).collect();
+        self.rebuild(
+            Phase::Contract,
+            risk,
+            &entity,
+            (present, target),
+            &renames,
+            conditions,
+        );
+    }
+
+    /// On a store that alters constraints: one step for each of them.
+    fn contract_by_alter(
+        &mut self,
+        before: &EntitySnapshot,
+        after: &EntitySnapshot,
+        mut conditions: Vec<(String, Check)>,
+    ) {
+        let entity = after.storage_name.clone();
+        let table = before.storage_name.clone();
+        self.drop_indexes(before, after);
+        let mut renames = Vec::new();
+        for pair in pairs::fields(before, after) {
+            let (present, is, was) = match pair {
+                FieldPair::New(_, field) => (field.column.clone(), field, None),
+                FieldPair::Kept {
+                    before: (_, was),
+                    after: (_, is),
+                } if is_replaced(was, is) => (replacement(&is.column).0, is, Some(was)),
+                FieldPair::Kept {
+                    before: (_, was),
+                    after: (_, is),
+                } => {
+                    if was.column != is.column {
+                        renames.push((is.column.clone(), was.column.clone()));
+                    }
+                    (was.column.clone(), is, None)
+                }
+                FieldPair::Gone(..) => continue,
+            };
+            let Some(now) = self
+                .tables
+                .get(&table)
+                .and_then(|t| t.column(&present))
+                .cloned()
+            else {
+                continue;
+            };
+            let target = Column {
+                name: present.clone(),
+                ..is.column()
+            };
+            let first = self.steps.len();
+            self.alter_column(Phase::Contract, &entity, &table, &now, &target);
+            // The conditions are those of the first step on the column.
+            let (own, rest) = conditions
+                .into_iter()
+                .partition(|(column, _)| *column == present);
+            conditions = rest;
+            let own: Vec<(String, Check)> = own;
+            if let Some(step) = self.steps.get_mut(first) {
+                step.before.extend(own.into_iter().map(|(_, check)| check));
+            }
+            if let Some(was) = was {
+                self.step(Planned {
+                    risk: Risk::Destructive,
+                    entity: &entity,
+                    work: Work::Schema(Action::SwapColumn {
+                        table: table.clone(),
+                        old: was.column.clone(),
+                        next: present,
+                        source: replacement(&is.column).1,
+                        name: is.column.clone(),
+                    }),
+                    ..Planned::of(Phase::Contract)
+                });
+            }
+        }
+        for pair in pairs::fields(before, after) {
+            if let FieldPair::Gone(field) = pair {
+                self.step(Planned {
+                    risk: Risk::Destructive,
+                    entity: &entity,
+                    work: Work::Schema(Action::DropColumn {
+                        table: table.clone(),
+                        column: field.column.clone(),
+                    }),
+                    ..Planned::of(Phase::Contract)
+                });
+            }
+        }
+        self.rename_columns(&entity, &table, &renames);
+    }
+
+    fn drop_indexes(&mut self, before: &EntitySnapshot, after: &EntitySnapshot) {
+        let table = before.storage_name.clone();
+        for index in dropped(before, after) {
+            let exists = self
+                .tables
+                .get(&table)
+                .is_some_and(|table| table.index(&index).is_some());
+            if exists {
+                self.step(Planned {
+                    risk: Risk::Breaking,
+                    entity: &after.storage_name,
+                    work: Work::Schema(Action::DropIndex {
+                        table: table.clone(),
+                        index,
+                    }),
+                    ..Planned::of(Phase::Contract)
+                });
+            }
+        }
+    }
+
+    fn rename_columns(&mut self, entity: &str, table: &str, renames: &[(String, String)]) {
+        for (to, from) in renames {
+            self.step(Planned {
+                risk: Risk::Breaking,
+                entity,
+                work: Work::Schema(Action::RenameColumn {
+                    table: table.to_owned(),
+                    from: from.clone(),
+                    to: to.clone(),
+                }),
+                ..Planned::of(Phase::Contract)
+            });
+        }
+    }
+
+    /// Gives indexes their final names: the names of columns or of the table have changed, or the
+    /// name was taken until now.
+    fn rename_indexes(&mut self, after: &EntitySnapshot) {
+        let table = after.storage_name.clone();
+        let wanted = after.table().indexes;
+        let same =
+            |a: &Index, b: &Index| a.unique == b.unique && a.keys == b.keys && a.only == b.only;
+        loop {
+            let Some(present) = self.tables.get(&table) else {
+                return;
+            };
+            let next = wanted.iter().find_map(|index| {
+                if present.index(&index.name).is_some() {
+                    return None;
+                }
+                let spare = |other: &&Index| {
+                    same(other, index) && !wanted.iter().any(|wanted| wanted.name == other.name)
+                };
+                let other = present.indexes.iter().find(spare)?;
+                Some((other.name.clone(), index.name.clone()))
+            });
+            let Some((from, to)) = next else { return };
+            self.step(Planned {
+                risk: Risk::Breaking,
+                entity: &after.storage_name,
+                work: Work::Schema(Action::RenameIndex {
+                    table: table.clone(),
+                    from,
+                    to,
+                }),
+                ..Planned::of(Phase::Contract)
+            });
+        }
+    }
+}
+
+/// Whether a store that rebuilds tables gives the column a check, whose name contains the name of
+/// the column.
+fn has_named_check(kind: &ColumnKind) -> bool {
+    matches!(
+        kind,
+        ColumnKind::Enum(_) | ColumnKind::Boolean | ColumnKind::StringArray | ColumnKind::Json
+    )
+}

@@ -1,0 +1,260 @@
+//! From two snapshots to steps: what must happen in a database, in which order.
+//!
+//! A step is one statement, or one batched change of rows. The steps of a link of the chain depend
+//! on its two snapshots, on the dialect, and on the sizes of tables, and on nothing else.
+
+mod alter;
+mod contract;
+mod entity;
+mod fill;
+#[cfg(test)]
+mod postgres_tests;
+#[cfg(test)]
+mod sqlite_tests;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+
+use linchpin_core::schema::{Action, Dialect, Snapshot, Tables};
+
+use crate::check::Check;
+use crate::data::DataAction;
+use crate::own_sql::{self, OwnSql};
+use crate::pairs::{self, EntityPair};
+use crate::step::{Phase, Risk, RowClass, Step, Work, kind_of};
+
+/// A link of the chain: what a migration leads from and to.
+#[derive(Clone, Copy, Debug)]
+pub struct Link<'a> {
+    /// The number of the migration.
+    pub seq: u64,
+    /// The snapshot that it starts from.
+    pub before: &'a Snapshot,
+    /// The snapshot that it leads to.
+    pub after: &'a Snapshot,
+    /// The names of transforms by storage name and field of the later snapshot.
+    pub transforms: &'a BTreeMap<(String, String), String>,
+}
+
+/// The facts of the database that steps depend on.
+#[derive(Clone, Copy)]
+pub struct Terrain<'a> {
+    /// The statements of the store.
+    pub dialect: &'a dyn Dialect,
+    /// The classes of the numbers of rows, by table.
+    pub classes: &'a BTreeMap<String, RowClass>,
+    /// Whether messages must not show the values of a field, by storage name and field.
+    pub sensitive: &'a dyn Fn(&str, &str) -> bool,
+    /// The SQL that custom operations of the new binary declare.
+    pub own_sql: &'a [OwnSql],
+}
+
+/// The steps of a link, and whether two binaries can serve meanwhile.
+#[derive(Clone, Debug)]
+pub struct Lowered {
+    /// The steps, in order.
+    pub steps: Vec<Step>,
+    /// The reason why the previous binary must stop before the new one serves; `None` if both can
+    /// serve together.
+    pub fence: Option<String>,
+    /// The last phase of the steps that the new binary needs before it serves.
+    pub ready: Phase,
+}
+
+/// Returns the steps of a link.
+pub fn lower(link: &Link<'_>, terrain: &Terrain<'_>) -> Lowered {
+    let mut lowering = Lowering {
+        link: *link,
+        terrain: *terrain,
+        tables: link.before.tables(),
+        steps: Vec::new(),
+        late: Vec::new(),
+        fence: None,
+    };
+    let pairs = pairs::entities(link.before, link.after);
+    for pair in &pairs {
+        match pair {
+            EntityPair::New(entity) => lowering.create(entity),
+            EntityPair::Kept { before, after } => lowering.expand(before, after),
+            EntityPair::Gone(_) => {}
+        }
+    }
+    for pair in &pairs {
+        if let EntityPair::Kept { before, after } = pair {
+            lowering.widen(before, after);
+        }
+    }
+    for pair in &pairs {
+        if let EntityPair::Kept { before, after } = pair {
+            lowering.backfill(before, after);
+        }
+    }
+    lowering.recount(&pairs);
+    for pair in &pairs {
+        if let EntityPair::Kept { before, after } = pair {
+            lowering.compute(before, after);
+        }
+    }
+    for pair in &pairs {
+        if let EntityPair::Kept { before, after } = pair {
+            lowering.contract(before, after);
+        }
+    }
+    for pair in &pairs {
+        if let EntityPair::Gone(entity) = pair {
+            lowering.step(Planned {
+                risk: Risk::Destructive,
+                entity: &entity.storage_name,
+                work: Work::Schema(Action::DropTable {
+                    table: entity.storage_name.clone(),
+                }),
+                ..Planned::of(Phase::Contract)
+            });
+        }
+    }
+    if lowering.fence.is_none() {
+        lowering.fence = own_sql::fence(terrain.own_sql, link.before, link.after);
+    }
+    let overlap = lowering.fence.is_none();
+    for step in &mut lowering.steps {
+        step.overlap = overlap;
+    }
+    Lowered {
+        steps: lowering.steps,
+        ready: match lowering.fence {
+            None => Phase::Expand,
+            Some(_) => Phase::Contract,
+        },
+        fence: lowering.fence,
+    }
+}
+
+/// The steps so far, and the physical model after them.
+struct Lowering<'a> {
+    link: Link<'a>,
+    terrain: Terrain<'a>,
+    tables: Tables,
+    steps: Vec<Step>,
+    /// Indexes that need filled columns: the table and the index.
+    late: Vec<(String, linchpin_core::schema::Index)>,
+    fence: Option<String>,
+}
+
+/// A step before it has a number.
+struct Planned<'p> {
+    phase: Phase,
+    risk: Risk,
+    /// The storage name of the entity.
+    entity: &'p str,
+    work: Work,
+    before: Vec<Check>,
+    after: Vec<Check>,
+    inverse: Option<Action>,
+}
+
+impl Planned<'_> {
+    /// A safe step of a phase, to be completed.
+    fn of(phase: Phase) -> Self {
+        Self {
+            phase,
+            risk: Risk::Safe,
+            entity: "",
+            work: Work::Schema(Action::DropTable {
+                table: String::new(),
+            }),
+            before: Vec::new(),
+            after: Vec::new(),
+            inverse: None,
+        }
+    }
+}
+
+impl Lowering<'_> {
+    /// Adds a step and changes the model.
+    fn step(&mut self, planned: Planned<'_>) {
+        let Planned {
+            phase,
+            risk,
+            entity,
+            work,
+            before,
+            mut after,
+            inverse,
+        } = planned;
+        let seq = self.link.seq;
+        let mut checks = Vec::new();
+        if phase == Phase::Contract || risk == Risk::Widening {
+            checks.push(Check::NoInstancesBelow(seq));
+        }
+        checks.extend(before);
+        let (kind, object, table) = match &work {
+            Work::Schema(action) => {
+                let present = match action {
+                    Action::RenameTable { from, .. } => from.as_str(),
+                    other => other.table(),
+                };
+                (
+                    kind_of(action),
+                    action.object().map(str::to_owned),
+                    present.to_owned(),
+                )
+            }
+            Work::Data(data) => (
+                data.kind(),
+                Some(data.column().name.clone()),
+                data.table().to_owned(),
+            ),
+            Work::Check { table, column } => {
+                ("checkReferences", Some(column.clone()), table.clone())
+            }
+        };
+        if let Work::Schema(action) = &work {
+            match action {
+                Action::DropTable { table } => after.push(Check::TableAbsent(table.clone())),
+                other => after.push(Check::Matches(other.table().to_owned())),
+            }
+        }
+        let class = self.terrain.classes.get(&table).copied();
+        let number = self.steps.len() + 1;
+        let requires = self.steps.last().map(|step: &Step| step.id.clone());
+        let mut step = Step {
+            id: format!("{seq:04}.{number:02}"),
+            phase,
+            kind,
+            entity: entity.to_owned(),
+            object,
+            risk,
+            work,
+            before: checks,
+            after,
+            inverse,
+            requires: requires.into_iter().collect(),
+            class: class.unwrap_or(RowClass::EMPTY),
+            overlap: true,
+            digest: String::new(),
+        };
+        step.digest = step.identity(self.terrain.dialect, &self.tables);
+        step.apply(&mut self.tables);
+        self.steps.push(step);
+    }
+
+    /// Adds a change of rows.
+    fn data(&mut self, phase: Phase, risk: Risk, entity: &str, data: DataAction) {
+        self.step(Planned {
+            risk,
+            entity,
+            work: Work::Data(data),
+            ..Planned::of(phase)
+        });
+    }
+
+    fn is_sensitive(&self, entity: &str, field: &str) -> bool {
+        (self.terrain.sensitive)(entity, field)
+    }
+
+    fn transform(&self, entity: &str, field: &str) -> Option<String> {
+        let key = (entity.to_owned(), field.to_owned());
+        self.link.transforms.get(&key).cloned()
+    }
+}

@@ -1,0 +1,281 @@
+//! The names of tables and columns in a database while migrations are open: what a binary writes in
+//! its statements.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use linchpin_core::schema::{
+    Column, ColumnKind, EntitySnapshot, FieldSnapshot, Snapshot, Table, Tables,
+};
+use linchpin_core::store::{Filler, Names, TableNames};
+use linchpin_core::{Timestamp, Value};
+
+use crate::pairs::{self, EntityPair, FieldPair};
+
+/// The names of an object, from the installed snapshot to the declared one.
+type Trail = Vec<String>;
+
+/// The trails of an entity: that of its table, and those of its columns by field.
+#[derive(Clone, Debug, Default)]
+struct Trails {
+    table: Trail,
+    columns: BTreeMap<String, Trail>,
+}
+
+/// Returns the present names of everything that `declared` declares. `steps` are the installed
+/// snapshot and those of the open migrations up to the declared one; `real` are the tables as they
+/// are now.
+pub(crate) fn names(epoch: u64, steps: &[&Snapshot], declared: &Snapshot, real: &Tables) -> Names {
+    let mut names = Names {
+        epoch,
+        tables: BTreeMap::new(),
+    };
+    let trails = trails(steps, declared);
+    for (storage_name, entity) in &declared.entities {
+        let Some(trails) = trails.get(storage_name) else {
+            continue;
+        };
+        let exists = |name: &&String| real.contains_key(*name);
+        let Some(table) = trails.table.iter().rev().find(exists) else {
+            continue;
+        };
+        let of_table = of_table(entity, trails, &real[table]);
+        let declared_names = TableNames::new(storage_name.clone());
+        if of_table != declared_names {
+            names.tables.insert(storage_name.clone(), of_table);
+        }
+    }
+    names
+}
+
+fn of_table(entity: &EntitySnapshot, trails: &Trails, real: &Table) -> TableNames {
+    let mut names = TableNames::new(real.name.clone());
+    let mut used = BTreeSet::new();
+    for (name, field) in &entity.fields {
+        let Some(trail) = trails.columns.get(name) else {
+            continue;
+        };
+        let Some(column) = trail.iter().rev().find_map(|name| real.column(name)) else {
+            continue;
+        };
+        used.insert(column.name.as_str());
+        if column.name != field.column {
+            names.columns.insert(name.clone(), column.name.clone());
+        }
+        if refuses(column, field) {
+            names.pending.push(column.name.clone());
+        }
+    }
+    let left = real.columns.iter();
+    let left = left.filter(|column| !used.contains(column.name.as_str()));
+    names.fillers = left.filter_map(filler).collect();
+    names
+}
+
+/// Whether the constraint of a column still refuses values that the declaration allows.
+fn refuses(column: &Column, field: &FieldSnapshot) -> bool {
+    let null = field.optional && !column.optional;
+    let value = match (&column.kind, field.column_kind()) {
+        (ColumnKind::Enum(accepted), ColumnKind::Enum(declared)) => {
+            declared.iter().any(|value| !accepted.contains(value))
+        }
+        _ => false,
+    };
+    null || value
+}
+
+/// The value of a column that no field has, in new records; `None` if the database has one.
+fn filler(column: &Column) -> Option<Filler> {
+    if column.optional || column.default.is_some() {
+        return None;
+    }
+    let value = match &column.kind {
+        ColumnKind::String => Value::Text(String::new()),
+        ColumnKind::Enum(values) => Value::Text(values.first()?.clone()),
+        ColumnKind::Boolean => Value::Bool(false),
+        ColumnKind::Integer => Value::Int(0),
+        ColumnKind::Number => Value::Float(0.0),
+        ColumnKind::Date => Value::Date(Timestamp::from_millis(0)),
+        ColumnKind::StringArray => Value::Strings(Vec::new()),
+        ColumnKind::Json => Value::Json("null".to_owned()),
+    };
+    Some(Filler {
+        column: column.name.clone(),
+        value,
+        kind: column.kind.clone(),
+    })
+}
+
+/// Follows every declared object back to the installed snapshot.
+fn trails(steps: &[&Snapshot], declared: &Snapshot) -> BTreeMap<String, Trails> {
+    let mut all = BTreeMap::new();
+    let mut before: Option<&Snapshot> = None;
+    for after in steps.iter().copied().chain([declared]) {
+        all = match before {
+            None => after
+                .entities
+                .iter()
+                .map(|(name, entity)| (name.clone(), fresh(entity)))
+                .collect(),
+            Some(before) => followed(&all, before, after),
+        };
+        before = Some(after);
+    }
+    all
+}
+
+fn followed(
+    trails: &BTreeMap<String, Trails>,
+    before: &Snapshot,
+    after: &Snapshot,
+) -> BTreeMap<String, Trails> {
+    let mut all = BTreeMap::new();
+    for pair in pairs::entities(before, after) {
+        match pair {
+            EntityPair::New(entity) => {
+                all.insert(entity.storage_name.clone(), fresh(entity));
+            }
+            EntityPair::Kept { before, after } => {
+                let Some(earlier) = trails.get(&before.storage_name) else {
+                    continue;
+                };
+                let mut table = earlier.table.clone();
+                push(&mut table, &after.storage_name);
+                let mut columns = BTreeMap::new();
+                for pair in pairs::fields(before, after) {
+                    let (name, field, mut trail) = match pair {
+                        FieldPair::New(name, field) => (name, field, Trail::new()),
+                        FieldPair::Kept {
+                            before: (earlier_name, _),
+                            after: (name, field),
+                        } => {
+                            let trail = earlier.columns.get(earlier_name).cloned();
+                            (name, field, trail.unwrap_or_default())
+                        }
+                        FieldPair::Gone(_) => continue,
+                    };
+                    push(&mut trail, &field.column);
+                    columns.insert(name.to_owned(), trail);
+                }
+                all.insert(after.storage_name.clone(), Trails { table, columns });
+            }
+            EntityPair::Gone(_) => {}
+        }
+    }
+    all
+}
+
+fn push(trail: &mut Trail, name: &str) {
+    if trail.last().is_none_or(|last| last != name) {
+        trail.push(name.to_owned());
+    }
+}
+
+fn fresh(entity: &EntitySnapshot) -> Trails {
+    Trails {
+        table: vec![entity.storage_name.clone()],
+        columns: entity
+            .fields
+            .iter()
+            .map(|(name, field)| (name.clone(), vec![field.column.clone()]))
+            .collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value as Json, json};
+
+    fn snapshot(entity: &str, former: &[&str], fields: Json) -> Snapshot {
+        let mut all = serde_json::Map::new();
+        for (name, mut field) in fields.as_object().cloned().unwrap_or_default() {
+            if let Some(facts) = field.as_object_mut() {
+                facts.entry("column").or_insert(json!(name));
+                facts.entry("optional").or_insert(json!(false));
+                facts.entry("formerNames").or_insert(json!([]));
+            }
+            all.insert(name, field);
+        }
+        all.insert(
+            "id".to_owned(),
+            json!({ "type": "string", "column": "id", "optional": false, "formerNames": [] }),
+        );
+        let document = json!({ "format": 2, "entities": { entity: {
+            "name": "Post", "storageName": entity, "formerNames": former, "primary": "id",
+            "fields": all, "indexes": [], "uniques": [], "counters": [], "checks": [],
+        } } });
+        serde_json::from_value(document).expect("a snapshot")
+    }
+
+    #[test]
+    fn a_renamed_field_has_its_earlier_column_until_the_column_is_renamed() {
+        let one = snapshot("posts", &[], json!({ "title": { "type": "string" } }));
+        let two = snapshot(
+            "posts",
+            &[],
+            json!({ "heading": { "type": "string", "formerNames": ["title"] } }),
+        );
+        let three = snapshot(
+            "articles",
+            &["posts"],
+            json!({ "headline": { "type": "string", "formerNames": ["title", "heading"] } }),
+        );
+        let found = names(4, &[&one, &two], &three, &one.tables());
+        let articles = found.of("articles").expect("other names");
+        assert_eq!((found.epoch, articles.table.as_str()), (4, "posts"));
+        assert_eq!(found.column("articles", "headline"), Some("title"));
+
+        // The second migration is done, the third one is open.
+        let found = names(5, &[&two], &three, &two.tables());
+        assert_eq!(found.column("articles", "headline"), Some("heading"));
+        assert!(
+            names(6, &[&three], &three, &three.tables())
+                .tables
+                .is_empty()
+        );
+        // The earlier binary, while the migration is open.
+        assert!(names(6, &[&one], &one, &one.tables()).tables.is_empty());
+    }
+
+    #[test]
+    fn a_dropped_required_field_is_filled_until_its_column_is_dropped() {
+        let before = snapshot(
+            "posts",
+            &[],
+            json!({
+                "kind": { "type": "enum", "values": ["a", "b"] },
+                "note": { "type": "string", "optional": true },
+                "rank": { "type": "integer", "default": { "literal": 3 } },
+                "size": { "type": "integer" },
+            }),
+        );
+        let after = snapshot("posts", &[], json!({}));
+        let found = names(1, &[&before], &after, &before.tables());
+        let fillers: Vec<(&str, &Value)> = found.tables["posts"]
+            .fillers
+            .iter()
+            .map(|filler| (filler.column.as_str(), &filler.value))
+            .collect();
+        assert_eq!(
+            fillers,
+            [
+                ("kind", &Value::Text("a".to_owned())),
+                ("size", &Value::Int(0))
+            ]
+        );
+        assert!(
+            names(2, &[&after], &after, &after.tables())
+                .tables
+                .is_empty()
+        );
+    }
+
+    #[test]
+    fn a_constraint_that_is_not_widened_yet_is_pending() {
+        let field = |values: Json, optional: bool| json!({ "kind": { "type": "enum", "values": values }, "note": { "type": "string", "optional": optional } });
+        let before = snapshot("posts", &[], field(json!(["a"]), false));
+        let after = snapshot("posts", &[], field(json!(["a", "b"]), true));
+        let found = names(1, &[&before], &after, &before.tables());
+        assert_eq!(found.tables["posts"].pending, ["kind", "note"]);
+    }
+}

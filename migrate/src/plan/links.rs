@@ -1,0 +1,197 @@
+//! The migrations between the ledger and what is declared, with their steps.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use linchpin_core::schema::Snapshot;
+
+use super::{Declared, Planned, same};
+use crate::chain::{Chain, Migration};
+use crate::ledger::Ledger;
+use crate::lower::{Link, Lowered, Terrain, lower};
+use crate::step::Work;
+
+/// The functions of a migration by entity and field: the name and the digest of the body.
+type Functions = BTreeMap<(String, String), (String, String)>;
+
+/// The migrations between the ledger and what is declared.
+pub(super) fn links(
+    ledger: Option<&Ledger>,
+    chain: &Chain,
+    declared: &Declared,
+    terrain: &Terrain<'_>,
+    recorded: bool,
+) -> Vec<Planned> {
+    let mut all = match ledger {
+        None => from_nothing(chain, terrain),
+        Some(ledger) => from_ledger(ledger, chain, terrain),
+    };
+    let base = match (all.last(), ledger) {
+        (Some(last), _) => last.after.clone(),
+        (None, Some(ledger)) if chain.head().is_none() => ledger.snapshot.clone(),
+        _ => chain.snapshot(),
+    };
+    if !recorded && !same(&base, &declared.snapshot) {
+        all.push(with_functions(
+            (chain.seq() + 1, "draft"),
+            (&base, &declared.snapshot),
+            declared_functions(declared),
+            terrain,
+        ));
+    }
+    all
+}
+
+/// An empty database goes to the head at once: renames and transforms of the history are left out.
+fn from_nothing(chain: &Chain, terrain: &Terrain<'_>) -> Vec<Planned> {
+    let Some(newest) = chain.head() else {
+        return Vec::new();
+    };
+    vec![planned(
+        (newest.seq, &newest.name),
+        (&Snapshot::empty(), &newest.snapshot),
+        Some(newest),
+        terrain,
+    )]
+}
+
+fn from_ledger(ledger: &Ledger, chain: &Chain, terrain: &Terrain<'_>) -> Vec<Planned> {
+    let later = || chain.migrations().iter().filter(|m| m.seq > ledger.seq);
+    let known = match ledger.seq {
+        0 => Some(Snapshot::empty()),
+        seq => chain.get(seq).map(|known| known.snapshot.clone()),
+    };
+    let is_draft = !known.is_some_and(|known| same(&known, &ledger.snapshot));
+    let mut all = Vec::new();
+    // A development start has brought these in before they were recorded.
+    let taken = later().filter(|m| is_draft && same(&m.snapshot, &ledger.snapshot));
+    let taken = taken.map(|m| m.seq).max().unwrap_or(ledger.seq);
+    for migration in later().filter(|m| m.seq <= taken) {
+        all.push(planned(
+            (migration.seq, &migration.name),
+            (&ledger.snapshot, &ledger.snapshot),
+            Some(migration),
+            terrain,
+        ));
+    }
+    let mut before = ledger.snapshot.clone();
+    for migration in later().filter(|m| m.seq > taken) {
+        all.push(planned(
+            (migration.seq, &migration.name),
+            (&before, &migration.snapshot),
+            Some(migration),
+            terrain,
+        ));
+        before = migration.snapshot.clone();
+    }
+    all
+}
+
+/// The steps of one migration.
+pub(crate) fn planned(
+    of: (u64, &str),
+    snapshots: (&Snapshot, &Snapshot),
+    recorded: Option<&Migration>,
+    terrain: &Terrain<'_>,
+) -> Planned {
+    let functions = recorded.map(recorded_functions).unwrap_or_default();
+    let mut planned = with_functions(of, snapshots, functions, terrain);
+    planned.recorded = recorded.cloned();
+    planned
+}
+
+fn with_functions(
+    (seq, name): (u64, &str),
+    (before, after): (&Snapshot, &Snapshot),
+    functions: Functions,
+    terrain: &Terrain<'_>,
+) -> Planned {
+    let names = functions.iter();
+    let transforms = names.map(|(of, (name, _))| (of.clone(), name.clone()));
+    let transforms = transforms.collect();
+    let link = Link {
+        seq,
+        before,
+        after,
+        transforms: &transforms,
+    };
+    let Lowered {
+        steps,
+        fence,
+        ready,
+    } = lower(&link, terrain);
+    let used: BTreeSet<&str> = steps
+        .iter()
+        .filter_map(|step| match &step.work {
+            Work::Data(data) => data.transform(),
+            _ => None,
+        })
+        .collect();
+    let bodies: BTreeMap<&String, &String> = functions.values().map(|(n, b)| (n, b)).collect();
+    let transforms = used.into_iter().map(|name| {
+        let body = bodies.get(&name.to_owned()).map(|body| (*body).clone());
+        (name.to_owned(), body.unwrap_or_default())
+    });
+    Planned {
+        seq,
+        name: name.to_owned(),
+        after: after.clone(),
+        recorded: None,
+        fence,
+        ready,
+        transforms: transforms.collect(),
+        steps,
+        done: BTreeSet::new(),
+    }
+}
+
+/// The functions of declarations that are not recorded.
+fn declared_functions(declared: &Declared) -> Functions {
+    let mut all = Functions::new();
+    for desc in &declared.entities {
+        for field in desc.fields {
+            if let Some(function) = field.transform {
+                let of = (desc.storage_name.to_owned(), field.name.to_owned());
+                let function = (function.name.to_owned(), function.body.to_owned());
+                all.insert(of, function);
+            }
+        }
+    }
+    all
+}
+
+/// The functions of a recorded migration.
+fn recorded_functions(migration: &Migration) -> Functions {
+    use crate::Change;
+    let mut all = Functions::new();
+    for change in &migration.changes {
+        let (entity, field, name) = match change {
+            Change::ReplaceField {
+                entity,
+                field,
+                transform,
+                ..
+            }
+            | Change::ChangeType {
+                entity,
+                field,
+                transform,
+            } => (entity, field, transform),
+            Change::AddField {
+                entity,
+                field,
+                transform: Some(transform),
+            }
+            | Change::MakeRequired {
+                entity,
+                field,
+                transform: Some(transform),
+            } => (entity, field, transform),
+            _ => continue,
+        };
+        let body = migration.transforms.iter().find(|t| t.name == *name);
+        let body = body.map_or_else(String::new, |record| record.body.clone());
+        let of = (entity.clone(), field.clone());
+        all.insert(of, (name.clone(), body));
+    }
+    all
+}

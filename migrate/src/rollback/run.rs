@@ -1,0 +1,252 @@
+//! Carries a rollback out.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use linchpin_core::schema::{
+    Dialect, SchemaError, SchemaFault, SchemaSession, SchemaStore, TransactionMode,
+};
+use tokio::time::{Instant, sleep};
+
+use super::{Rollback, Undo};
+use crate::apply::{Failure, Options, hold, lock, with_jitter};
+use crate::check::Check;
+use crate::error::{Exit, Refusal};
+use crate::ledger::{Installed, Ledger, MigrationState, Runner, StepState};
+
+/// How often an action that needs a lock is tried.
+const ATTEMPTS: u32 = 8;
+/// The first pause between two attempts; it doubles.
+const PAUSE: Duration = Duration::from_millis(500);
+
+/// Undoes the newest migration of a database. Returns what was undone.
+///
+/// # Errors
+/// `rollback_closed`, `rollback_nothing`; `approval_required` and `approval_mismatch`;
+/// `instances_alive` if a binary of the migration serves; a fault of the database.
+pub async fn rollback(
+    store: &dyn SchemaStore,
+    options: &Options,
+    report: &mut (dyn FnMut(&str) + Send),
+) -> Result<Rollback, Refusal> {
+    let mut session = store.connect().await?;
+    let session = &mut *session;
+    session.set_lock_timeout(options.lock_timeout);
+    session.set_index_wait(options.index_wait);
+    let mut lock = lock(store, options.lock_wait).await?;
+    let installed = Installed::load(session).await?;
+    let rollback = Rollback::make(store, session, &installed).await?;
+    approved(&rollback, store.dialect(), options)?;
+    let Some(ledger) = installed.ledger() else {
+        return Ok(rollback);
+    };
+    instances(session, rollback.seq, options).await?;
+    let runner = begin(session, ledger, &rollback).await?;
+    for undo in &rollback.undos {
+        report(&format!("undo {}", undo.step));
+        lock.check().await?;
+        run(session, store.dialect(), runner, undo).await?;
+    }
+    end(session, ledger, &rollback, runner).await?;
+    Ok(rollback)
+}
+
+fn approved(rollback: &Rollback, dialect: &dyn Dialect, options: &Options) -> Result<(), Refusal> {
+    let help = "review `migrate plan --rollback` and pass its digest with `--approve`";
+    match &options.approve {
+        Some(given) if *given == rollback.digest(dialect) => Ok(()),
+        Some(_) => Err(Refusal::new(
+            "approval_mismatch",
+            Exit::Approval,
+            "the given digest is not that of the current rollback",
+        )
+        .help(help)),
+        None if !rollback.needs_approval() => Ok(()),
+        None => {
+            let steps = rollback.undos.iter().filter(|undo| undo.is_destructive());
+            let steps: Vec<&str> = steps.map(|undo| undo.step.as_str()).collect();
+            Err(Refusal::new(
+                "approval_required",
+                Exit::Approval,
+                format!(
+                    "values are lost when these steps are undone: {}",
+                    steps.join(", ")
+                ),
+            )
+            .help(help))
+        }
+    }
+}
+
+/// Waits until no binary of the migration serves.
+async fn instances(
+    session: &mut dyn SchemaSession,
+    seq: u64,
+    options: &Options,
+) -> Result<(), Refusal> {
+    let begin = Instant::now();
+    loop {
+        let installed = Installed::load(session).await?;
+        let now = session.now().await?;
+        let alive = installed
+            .ledger()
+            .map(|ledger| ledger.alive(now, |one| one >= seq));
+        let alive = alive.unwrap_or_default();
+        if alive.is_empty() {
+            return Ok(());
+        }
+        if begin.elapsed() >= options.wait {
+            return Err(Refusal::new(
+                "instances_alive",
+                Exit::Incomplete,
+                format!(
+                    "waiting: instances of schema {seq} are alive: {}",
+                    alive.join(", ")
+                ),
+            )
+            .help("stop them, or pass `--wait`, and run the command again"));
+        }
+        sleep(Duration::from_millis(500)).await;
+    }
+}
+
+/// The window without the migration.
+fn window(ledger: &Ledger, seq: u64) -> (u64, u64) {
+    (ledger.min_seq.min(seq - 1), seq - 1)
+}
+
+/// Closes the window for binaries of the migration, which is open again from now on.
+async fn begin(
+    session: &mut dyn SchemaSession,
+    ledger: &Ledger,
+    rollback: &Rollback,
+) -> Result<Runner, Refusal> {
+    let seq = rollback.seq;
+    session.begin(TransactionMode::Write).await?;
+    let outcome = async {
+        let runner = Runner::take(session).await?;
+        runner.state(session, seq, MigrationState::Open).await?;
+        let window = window(ledger, seq);
+        if ledger.seq == seq {
+            let before = (seq - 1, &rollback.before);
+            runner.installed(session, before, window).await?;
+        } else {
+            runner.window(session, window).await?;
+        }
+        Ok(runner)
+    }
+    .await;
+    finish(session, outcome).await
+}
+
+/// Records that the migration is undone.
+async fn end(
+    session: &mut dyn SchemaSession,
+    ledger: &Ledger,
+    rollback: &Rollback,
+    runner: Runner,
+) -> Result<(), Refusal> {
+    let gone = rollback.planned.modes(&BTreeSet::new());
+    let mut names = ledger.names.clone();
+    names.retain(|name, _| !gone.contains_key(name));
+    session.begin(TransactionMode::Write).await?;
+    let outcome = async {
+        for step in &rollback.planned.steps {
+            if ledger.steps.contains_key(&step.id) {
+                let nothing = (None, None);
+                runner
+                    .finish(session, &step.id, StepState::Pending, nothing)
+                    .await?;
+                runner.progress(session, &step.id, (None, 0, 0)).await?;
+            }
+        }
+        let state = MigrationState::RolledBack;
+        runner.state(session, rollback.seq, state).await?;
+        runner.names(session, &names).await
+    }
+    .await;
+    finish(session, outcome).await
+}
+
+/// Commits if the work succeeded, else rolls back.
+async fn finish<T>(
+    session: &mut dyn SchemaSession,
+    outcome: Result<T, SchemaError>,
+) -> Result<T, Refusal> {
+    match outcome {
+        Ok(value) => {
+            session.commit().await?;
+            Ok(value)
+        }
+        Err(error) => {
+            session.rollback().await;
+            Err(error.into())
+        }
+    }
+}
+
+/// Undoes a step, and again if another session holds a lock.
+async fn run(
+    session: &mut dyn SchemaSession,
+    dialect: &dyn Dialect,
+    runner: Runner,
+    undo: &Undo,
+) -> Result<(), Refusal> {
+    let mut pause = PAUSE;
+    for attempt in 1.. {
+        let failure = match attempt_once(session, dialect, runner, undo).await {
+            Ok(()) => return Ok(()),
+            Err(failure) => failure,
+        };
+        session.rollback().await;
+        match failure {
+            Failure::Database(error)
+                if error.fault == SchemaFault::LockTimeout && attempt < ATTEMPTS =>
+            {
+                sleep(with_jitter(pause)).await;
+                pause *= 2;
+            }
+            Failure::Database(error) => {
+                return Err(Refusal::from(error).fact(format!("undo of step {}", undo.step)));
+            }
+            Failure::Refused(refusal) => return Err(refusal),
+        }
+    }
+    Ok(())
+}
+
+async fn attempt_once(
+    session: &mut dyn SchemaSession,
+    dialect: &dyn Dialect,
+    runner: Runner,
+    undo: &Undo,
+) -> Result<(), Failure> {
+    let mut tables = undo.tables.clone();
+    let after = undo.after();
+    let alone = undo
+        .actions
+        .iter()
+        .all(|action| !dialect.is_transactional(action));
+    if !alone {
+        session.begin(TransactionMode::Write).await?;
+    }
+    hold(session, dialect, &undo.before, &undo.tables).await?;
+    for action in &undo.actions {
+        session.perform(action, &tables).await?;
+        action.apply(&mut tables);
+    }
+    let touched = undo.actions.last().map(|action| action.table().to_owned());
+    let matches: Vec<Check> = touched
+        .filter(|table| after.contains_key(table))
+        .map(Check::Matches)
+        .into_iter()
+        .collect();
+    hold(session, dialect, &matches, &after).await?;
+    if alone {
+        session.begin(TransactionMode::Write).await?;
+    }
+    runner
+        .finish(session, &undo.step, StepState::Pending, (None, None))
+        .await?;
+    Ok(session.commit().await?)
+}

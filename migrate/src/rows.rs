@@ -1,0 +1,352 @@
+//! Rows of a backfill: reads a batch, computes the values, and writes them.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use linchpin_core::entity::{
+    ComputedDesc, EntityDesc, OldRecord, TransformDesc, TransformFrom, TransformInput,
+};
+use linchpin_core::schema::{
+    Bound, Column, Dialect, SchemaError, SchemaFault, SchemaSession, TransactionMode,
+};
+use linchpin_core::store::Row;
+use linchpin_core::validate::out_of_range;
+use linchpin_core::{Timestamp, Value, ValueRef};
+
+use crate::data::{DataAction, FillValue};
+use crate::error::{Exit, Refusal};
+use crate::plan::Declared;
+
+/// The most rows of a statement that writes.
+const ROWS: usize = 100;
+/// The most parameters of a statement, below the limits of every store.
+const PARAMETERS: usize = 30_000;
+
+/// A row whose value could not be computed or stored.
+#[derive(Clone, Debug)]
+pub(crate) struct Refused {
+    pub(crate) key: Value,
+    pub(crate) message: String,
+}
+
+/// A row with its new value.
+pub(crate) struct Written {
+    key: Value,
+    value: Value,
+    /// The values that the new one was computed from.
+    inputs: Vec<Value>,
+}
+
+impl Written {
+    pub(crate) fn new(key: Value, value: Value, inputs: Vec<Value>) -> Self {
+        Self { key, value, inputs }
+    }
+}
+
+/// How a row gets its value.
+pub(crate) enum Maker<'a> {
+    /// The same for all rows, or generated for each.
+    Fill(&'a FillValue),
+    /// A function of the old value, and what becomes of null.
+    Function(&'static TransformDesc, Option<&'a FillValue>),
+    /// A function of the old record, whose fields have these names.
+    Record(&'static TransformDesc, Vec<&'a str>),
+    /// The function of a computed field, and the positions of the fields that are read.
+    Computed(&'static EntityDesc, ComputedDesc, Vec<Option<usize>>),
+}
+
+impl<'a> Maker<'a> {
+    /// Finds the function of a change.
+    ///
+    /// # Errors
+    /// `transform_missing` if this binary does not have it.
+    pub(crate) fn of(data: &'a DataAction, declared: &Declared) -> Result<Self, Refusal> {
+        let function = |name: &str| {
+            declared.transform(name).ok_or_else(|| {
+                missing(format!(
+                    "this binary has no transform `{name}`, which a pending step runs"
+                ))
+                .help("register it: `linchpin::migrations!(\"migrations\", transforms = [path])`")
+            })
+        };
+        Ok(match data {
+            DataAction::Fill { value, .. } => Self::Fill(value),
+            DataAction::Transform {
+                transform, null, ..
+            } => Self::Function(function(transform)?, null.as_ref()),
+            DataAction::FillTransform {
+                transform, fields, ..
+            } => {
+                let names = fields.iter().map(|(name, _)| name.as_str()).collect();
+                Self::Record(function(transform)?, names)
+            }
+            DataAction::Recompute {
+                entity,
+                field,
+                fields,
+                ..
+            } => {
+                let desc = declared.entity(entity);
+                let of = desc.and_then(|d| d.fields.iter().find(|f| f.name == *field));
+                let (Some(desc), Some(computed)) = (desc, of.and_then(|f| f.computed)) else {
+                    return Err(missing(format!(
+                        "this binary does not compute `{field}` of `{entity}`, which a pending \
+                         step does"
+                    ))
+                    .help("run the command with the binary of that migration"));
+                };
+                let position = |(name, _): &(String, Column)| {
+                    desc.fields.iter().position(|field| field.name == *name)
+                };
+                Self::Computed(desc, computed, fields.iter().map(position).collect())
+            }
+            DataAction::Recount { .. } => {
+                return Err(Refusal::new(
+                    "internal",
+                    Exit::Internal,
+                    "a counter has no function",
+                ));
+            }
+        })
+    }
+
+    /// The value of a row. A panic of a function counts as its refusal.
+    pub(crate) fn make(&self, inputs: &[Value]) -> Result<Value, String> {
+        let value = match self {
+            Self::Fill(fill) => fill.value(),
+            Self::Function(function, null) => {
+                let old = inputs.first().unwrap_or(&Value::Null);
+                let takes_null = matches!(function.from, TransformFrom::Value(of) if of.optional);
+                if old.is_null() && !takes_null {
+                    return Ok(null.map_or(Value::Null, FillValue::value));
+                }
+                run(function, TransformInput::Value(old.as_ref()))?
+            }
+            Self::Record(function, names) => {
+                let record = OldRecord::new(names, inputs);
+                run(function, TransformInput::Record(&record))?
+            }
+            Self::Computed(desc, computed, positions) => {
+                let record = Inputs {
+                    desc,
+                    positions,
+                    values: inputs,
+                };
+                let compute = || (computed.value)(&record);
+                match catch_unwind(AssertUnwindSafe(compute)) {
+                    Ok(value) => value.map_err(|error| error.to_string())?,
+                    Err(_) => return Err("the function panicked".to_owned()),
+                }
+            }
+        };
+        match out_of_range(&value) {
+            Some(flaw) => Err(flaw.message.into_owned()),
+            None => Ok(value),
+        }
+    }
+}
+
+impl FillValue {
+    fn value(&self) -> Value {
+        match self {
+            Self::Literal(value) => value.clone(),
+            Self::Uuid => Value::Text(uuid::Uuid::now_v7().to_string()),
+            Self::Cuid => linchpin_core::__private::cuid(),
+            Self::Now => Value::Date(Timestamp::system_now()),
+            Self::After(millis) => {
+                let now = Timestamp::system_now().millis();
+                Value::Date(Timestamp::from_millis(now.saturating_add_unsigned(*millis)))
+            }
+        }
+    }
+}
+
+fn missing(message: String) -> Refusal {
+    Refusal::new("transform_missing", Exit::Planning, message)
+}
+
+fn run(function: &'static TransformDesc, input: TransformInput<'_>) -> Result<Value, String> {
+    match catch_unwind(AssertUnwindSafe(|| (function.run)(input))) {
+        Ok(Ok(value)) => Ok(value),
+        Ok(Err(error)) => Err(error.to_string()),
+        Err(_) => Err("the function panicked".to_owned()),
+    }
+}
+
+/// A record as the function of a computed field sees it.
+struct Inputs<'a> {
+    desc: &'static EntityDesc,
+    /// For each value, the position of its field.
+    positions: &'a [Option<usize>],
+    values: &'a [Value],
+}
+
+impl Row for Inputs<'_> {
+    fn value(&self, field: usize) -> ValueRef<'_> {
+        if let Some(computed) = self.desc.fields.get(field).and_then(|f| f.computed) {
+            return (computed.blank)();
+        }
+        let at = self.positions.iter().position(|at| *at == Some(field));
+        at.and_then(|at| self.values.get(at))
+            .map_or(ValueRef::Null, Value::as_ref)
+    }
+}
+
+/// The columns that are read besides the key.
+pub(crate) fn read(data: &DataAction) -> Vec<&Column> {
+    match data {
+        DataAction::FillTransform { fields, .. } => fields.iter().map(|(_, c)| c).collect(),
+        // The stored value comes first: a row that is up to date is not written.
+        DataAction::Recompute { column, .. } => {
+            let mut all = vec![column];
+            all.extend(data.inputs());
+            all
+        }
+        _ => data.inputs(),
+    }
+}
+
+/// Returns the next rows that meet some conditions: the key, then the columns that are read.
+pub(crate) async fn batch(
+    session: &mut dyn SchemaSession,
+    dialect: &dyn Dialect,
+    data: &DataAction,
+    conditions: &[String],
+    (after, end): (Option<&Value>, Option<&Value>),
+    limit: u64,
+) -> Result<Vec<Vec<Value>>, SchemaError> {
+    let key = data.key();
+    let quoted = dialect.quote(&key.name);
+    let read = read(data);
+    let mut columns = vec![quoted.clone()];
+    columns.extend(read.iter().map(|column| dialect.quote(&column.name)));
+    let mut kinds = vec![key.kind.clone()];
+    kinds.extend(read.iter().map(|column| column.kind.clone()));
+    let mut conditions = conditions.to_vec();
+    let mut values: Vec<Bound> = Vec::new();
+    for (bound, operator) in [(after, ">"), (end, "<=")] {
+        if let Some(bound) = bound {
+            values.push((bound.clone(), key.kind.clone()));
+            conditions.push(format!("{quoted} {operator} ${}", values.len()));
+        }
+    }
+    let filter = if conditions.is_empty() {
+        String::new()
+    } else {
+        format!(" WHERE {}", conditions.join(" AND "))
+    };
+    let sql = format!(
+        "SELECT {} FROM {}{filter} ORDER BY {quoted} LIMIT {limit}",
+        columns.join(", "),
+        dialect.quote(data.table()),
+    );
+    session.query(&sql, &values, &kinds).await
+}
+
+/// Computes the values of rows. Rows that are up to date are left out.
+pub(crate) fn computed(
+    data: &DataAction,
+    maker: &Maker<'_>,
+    rows: Vec<Vec<Value>>,
+) -> (Vec<Written>, Vec<Refused>) {
+    let (mut written, mut refused) = (Vec::with_capacity(rows.len()), Vec::new());
+    for mut row in rows {
+        let mut inputs = row.split_off(1);
+        let key = row.pop().unwrap_or_default();
+        let stored = matches!(data, DataAction::Recompute { .. }).then(|| inputs.remove(0));
+        match maker.make(&inputs) {
+            Err(message) => refused.push(Refused { key, message }),
+            Ok(value) if stored.as_ref() == Some(&value) => {}
+            // It stays null, which needs no write.
+            Ok(Value::Null) if matches!(data, DataAction::FillTransform { .. }) => {}
+            Ok(value) => {
+                inputs.truncate(data.inputs().len());
+                written.push(Written::new(key, value, inputs));
+            }
+        }
+    }
+    (written, refused)
+}
+
+/// Writes rows in the open transaction, and returns their number. A row that was changed meanwhile
+/// is left alone. Rows that the database refuses are returned.
+///
+/// # Errors
+/// Any other fault of the database.
+pub(crate) async fn write(
+    session: &mut dyn SchemaSession,
+    dialect: &dyn Dialect,
+    data: &DataAction,
+    rows: &[Written],
+) -> Result<(u64, Vec<Refused>), SchemaError> {
+    let (mut done, mut refused) = (0, Vec::new());
+    for rows in rows.chunks(ROWS.min(PARAMETERS / data.width()).max(1)) {
+        let sql = data.batch(dialect, rows.len());
+        let values = rows.iter().flat_map(|row| parameters(data, row)).collect();
+        match saved(session, &sql, values).await? {
+            Ok(written) => done += written,
+            Err(_) => {
+                for row in rows {
+                    let sql = data.batch(dialect, 1);
+                    match saved(session, &sql, parameters(data, row)).await? {
+                        Ok(written) => done += written,
+                        Err(message) => refused.push(Refused {
+                            key: row.key.clone(),
+                            message,
+                        }),
+                    }
+                }
+            }
+        }
+    }
+    Ok((done, refused))
+}
+
+fn parameters(data: &DataAction, row: &Written) -> Vec<Bound> {
+    let kinds = [data.key(), data.column()].into_iter().chain(data.inputs());
+    let values = [&row.key, &row.value].into_iter().chain(&row.inputs);
+    values
+        .zip(kinds)
+        .map(|(value, column)| (value.clone(), column.kind.clone()))
+        .collect()
+}
+
+/// Runs a statement, and undoes it alone if the database refuses the rows.
+async fn saved(
+    session: &mut dyn SchemaSession,
+    sql: &str,
+    values: Vec<Bound>,
+) -> Result<Result<u64, String>, SchemaError> {
+    session.execute("SAVEPOINT linchpin_rows", &[]).await?;
+    let outcome = match session.execute(sql, &values).await {
+        Ok(written) => Ok(written),
+        Err(error) if error.fault == SchemaFault::Violation => {
+            session
+                .execute("ROLLBACK TO SAVEPOINT linchpin_rows", &[])
+                .await?;
+            Err(error.message)
+        }
+        Err(error) => return Err(error),
+    };
+    session
+        .execute("RELEASE SAVEPOINT linchpin_rows", &[])
+        .await?;
+    Ok(outcome)
+}
+
+/// Runs work in a transaction, which it commits if the work succeeds.
+pub(crate) async fn within<T>(
+    session: &mut dyn SchemaSession,
+    work: impl AsyncFnOnce(&mut dyn SchemaSession) -> Result<T, SchemaError>,
+) -> Result<T, SchemaError> {
+    session.begin(TransactionMode::Write).await?;
+    match work(session).await {
+        Ok(value) => {
+            session.commit().await?;
+            Ok(value)
+        }
+        Err(error) => {
+            session.rollback().await;
+            Err(error)
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! The lease of an instance: while it lasts, runners of migrations wait for the instance.
+
+use std::time::{Duration, Instant};
+
+use linchpin_core::Timestamp;
+use linchpin_core::schema::{SchemaSession, SchemaStore, TransactionMode};
+use linchpin_core::store::Names;
+
+use super::present_names;
+use crate::chain::Chain;
+use crate::error::{Exit, Refusal};
+use crate::ledger::{self, Instance};
+use crate::plan::Declared;
+
+/// How long a lease lasts.
+const LEASE: Duration = Duration::from_secs(30);
+
+/// A server that may serve a database.
+pub struct Serving {
+    /// The steps that are not done, one line each. They keep nobody from serving.
+    pub pending: Vec<String>,
+    /// Differences of the tables that the settings tolerate, one line each.
+    pub warnings: Vec<String>,
+    /// The present names of tables and columns.
+    pub names: Names,
+    /// When the last renewal began: the lease lasts from here on. A start that creates many tables
+    /// takes long, so its own beginning says nothing about the lease.
+    pub renewed_at: Instant,
+    pub(super) instance: Instance,
+    pub(super) digest: String,
+    /// `None` after a fault: the next renewal opens another one.
+    pub(super) session: Option<Box<dyn SchemaSession>>,
+}
+
+impl std::fmt::Debug for Serving {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Serving")
+            .field("instance", &self.instance)
+            .field("names", &self.names)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Serving {
+    /// How often a lease is renewed.
+    pub const RENEWAL: Duration = Duration::from_secs(10);
+    /// How long an instance serves without a renewal. It is shorter than the lease, so that an
+    /// instance whose lease has ended does not serve.
+    pub const TRUST: Duration = Duration::from_secs(20);
+
+    /// Renews the lease in a transaction that checks the window. Returns whether the
+    /// [`names`](Self::names) have changed: then the caller sets them and renews once more, which
+    /// acknowledges them.
+    ///
+    /// # Errors
+    /// `window_moved` if this binary may not serve any more; a fault of the database.
+    pub async fn renew(
+        &mut self,
+        store: &dyn SchemaStore,
+        of: (&Chain, &Declared),
+    ) -> Result<bool, Refusal> {
+        let mut session = match self.session.take() {
+            Some(session) => session,
+            None => store.connect().await?,
+        };
+        let epoch = self.renewed(&mut *session).await?;
+        let changed = epoch != self.names.epoch;
+        if changed {
+            self.names = present_names(store, &mut *session, of).await?;
+        }
+        self.session = Some(session);
+        Ok(changed)
+    }
+
+    pub(super) async fn renewed(
+        &mut self,
+        session: &mut dyn SchemaSession,
+    ) -> Result<u64, Refusal> {
+        let begun = Instant::now();
+        session.begin(TransactionMode::Write).await?;
+        match self.renew_within(session).await {
+            Ok(epoch) => {
+                session.commit().await?;
+                self.renewed_at = begun;
+                Ok(epoch)
+            }
+            Err(refusal) => {
+                session.rollback().await;
+                Err(refusal)
+            }
+        }
+    }
+
+    async fn renew_within(&mut self, session: &mut dyn SchemaSession) -> Result<u64, Refusal> {
+        let (min, max, epoch) = ledger::window(session).await?;
+        let seq = self.instance.seq;
+        if seq < min || seq > max {
+            return Err(Refusal::new(
+                "window_moved",
+                Exit::Refused,
+                format!(
+                    "the database accepts binaries of schema {min} .. {max} now; this binary has \
+                     schema {seq}"
+                ),
+            ));
+        }
+        let now = session.now().await?;
+        let length = i64::try_from(LEASE.as_millis()).unwrap_or(i64::MAX);
+        self.instance.epoch = self.names.epoch;
+        self.instance.lease_end = Timestamp::from_millis(now.millis() + length);
+        ledger::lease(session, &self.instance, &self.digest).await?;
+        Ok(epoch)
+    }
+
+    /// Ends the lease, when the server stops.
+    ///
+    /// # Errors
+    /// A fault of the database; the lease then ends by itself.
+    pub async fn release(self, store: &dyn SchemaStore) -> Result<(), Refusal> {
+        let mut session = match self.session {
+            Some(session) => session,
+            None => store.connect().await?,
+        };
+        let now = session.now().await?;
+        Ok(ledger::release(&mut *session, &self.instance.id, now).await?)
+    }
+}
+
+/// The name of this host, for messages.
+pub(super) fn host() -> String {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").ok();
+    let name = name.or_else(|| std::env::var("HOSTNAME").ok());
+    let name = name
+        .map(|name| name.trim().to_owned())
+        .filter(|name| !name.is_empty());
+    name.unwrap_or_else(|| "unknown".to_owned())
+}

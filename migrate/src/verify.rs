@@ -1,0 +1,205 @@
+//! What `migrate verify` reports. It reports everything, never only the first mistake.
+
+use serde::Serialize;
+
+use crate::canonical::digest_of;
+use crate::chain::{Chain, Files, disorder};
+use crate::error::{Exit, Fact, Refusal};
+use crate::record::Declarations;
+
+/// Something that a verification found.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Remark {
+    /// The name, such as `digest_mismatch`.
+    pub code: &'static str,
+    /// Whether the verification fails.
+    pub severity: Severity,
+    /// One sentence.
+    pub message: String,
+    /// The storage name of the entity.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub entity: Option<String>,
+    /// The column, index, check or file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub object: Option<String>,
+    /// What should be there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub expected: Option<String>,
+    /// What is there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub found: Option<String>,
+    /// What to do.
+    pub help: String,
+}
+
+/// How bad a remark is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Severity {
+    /// For information.
+    Info,
+    /// An error only with `--strict`.
+    Warning,
+    /// The verification fails.
+    Error,
+}
+
+impl Severity {
+    /// The name: `error`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Info => "info",
+            Self::Warning => "warning",
+            Self::Error => "error",
+        }
+    }
+}
+
+impl Remark {
+    /// A remark without details.
+    pub fn new(
+        code: &'static str,
+        severity: Severity,
+        message: impl Into<String>,
+        help: impl Into<String>,
+    ) -> Self {
+        Self {
+            code,
+            severity,
+            message: message.into(),
+            entity: None,
+            object: None,
+            expected: None,
+            found: None,
+            help: help.into(),
+        }
+    }
+}
+
+/// Returns the exit status of a verification. With `strict` a warning is an error.
+pub fn verdict(remarks: &[Remark], strict: bool) -> Exit {
+    let limit = if strict {
+        Severity::Warning
+    } else {
+        Severity::Error
+    };
+    if remarks.iter().any(|remark| remark.severity >= limit) {
+        Exit::Data
+    } else {
+        Exit::Done
+    }
+}
+
+/// Verifies the files of a chain against their digests, their order, and the declarations, if
+/// these are known. Returns the remarks, and the chain if it is whole.
+pub(crate) fn verify_files(
+    (files, wrong): (Files, Vec<Refusal>),
+    declared: Option<Declarations<'_>>,
+) -> (Vec<Remark>, Option<Chain>) {
+    let mut remarks: Vec<Remark> = Vec::new();
+    for refusal in wrong {
+        // "recorded: sha256 ..", then "found: sha256 ..".
+        let value = |text: &str| {
+            text.rsplit(": ")
+                .next()
+                .unwrap_or_default()
+                .trim()
+                .to_owned()
+        };
+        let mut facts = refusal.facts.iter().map(|fact| value(&fact.text));
+        remarks.push(Remark {
+            expected: facts.next(),
+            found: facts.next(),
+            ..Remark::new(
+                refusal.code,
+                Severity::Error,
+                refusal.message.clone(),
+                refusal.help.unwrap_or_default(),
+            )
+        });
+    }
+    for file in &files.leftovers {
+        remarks.push(Remark {
+            object: Some(file.clone()),
+            ..Remark::new(
+                "leftover_file",
+                Severity::Info,
+                format!("`{file}` is not listed in `chain.json`"),
+                "remove the file if nobody needs it",
+            )
+        });
+    }
+    let migrations: Vec<_> = files.migrations.iter().map(|(_, m)| m.clone()).collect();
+    // A missing file would be reported as disorder again.
+    let damaged = remarks
+        .iter()
+        .any(|remark| remark.severity == Severity::Error);
+    if !damaged {
+        for Fact { code, text, .. } in disorder(&migrations) {
+            let help = if code == "history_forked" {
+                "`migrate rebase NAME` records the one that no database has again, after the other"
+            } else {
+                "restore the folder of migrations from version control"
+            };
+            remarks.push(Remark::new(code, Severity::Error, text, help));
+        }
+    }
+    let Ok(chain) = Chain::new(migrations) else {
+        return (remarks, None);
+    };
+    if damaged {
+        return (remarks, None);
+    }
+    if let Some(declared) = declared {
+        remarks.extend(unrecorded(&chain, declared));
+    }
+    (remarks, Some(chain))
+}
+
+/// Compares the declarations with the head of a chain.
+pub(crate) fn unrecorded(chain: &Chain, declared: Declarations<'_>) -> Option<Remark> {
+    let help = "`migrate record NAME` writes the next migration";
+    match declared.diff(chain) {
+        Err(refusal) => {
+            let facts = refusal.facts.iter().map(|fact| fact.text.clone());
+            let found: Vec<String> = facts.collect();
+            Some(Remark {
+                found: Some(found.join("; ")),
+                ..Remark::new(
+                    "unrecorded_changes",
+                    Severity::Error,
+                    format!("the declarations cannot be recorded: {}", refusal.message),
+                    refusal.help.unwrap_or_default(),
+                )
+            })
+        }
+        Ok(diff) => {
+            let expected = chain.head().map(|head| head.snapshot_digest.clone());
+            let found = digest_of(&diff.snapshot);
+            let equal = expected.as_ref() == Some(&found)
+                || (expected.is_none() && diff.snapshot.entities.is_empty());
+            (!equal).then(|| {
+                let changes: Vec<String> = diff.changes.iter().map(ToString::to_string).collect();
+                let changes = if changes.is_empty() {
+                    "facts without an effect on a database".to_owned()
+                } else {
+                    changes.join(", ")
+                };
+                Remark {
+                    expected: Some(expected.map_or_else(
+                        || "no migration".to_owned(),
+                        |digest| format!("sha256 {digest}"),
+                    )),
+                    found: Some(format!("sha256 {found}")),
+                    ..Remark::new(
+                        "unrecorded_changes",
+                        Severity::Error,
+                        format!("the declarations differ from the head of the chain: {changes}"),
+                        help,
+                    )
+                }
+            })
+        }
+    }
+}

@@ -1,0 +1,462 @@
+//! Runs that are killed at each point of each kind of step, and then continued: tables, rows and
+//! ledger are afterwards those of a run that nobody disturbed.
+//!
+//! A test runs this program again as the process that is killed: see [`child`].
+#![allow(clippy::expect_used)] // in a test, stopping is the report
+
+use std::collections::BTreeSet;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use linchpin_core::entity::{
+    Kind, SourceLine, TransformDesc, TransformError, TransformFrom, TransformInput, TransformType,
+};
+use linchpin_core::schema::{ColumnKind, Snapshot};
+use linchpin_core::{Value, ValueRef};
+use linchpin_migrate::{
+    Change, Installed, Ledger, Options, Pace, Phase, Plan, Step, TransformRecord, apply,
+};
+use serde_json::json;
+
+use crate::support::{App, Db, Link, index, snapshot};
+
+#[path = "engine/support.rs"]
+#[allow(dead_code)] // each program uses its part of it
+mod support;
+
+#[path = "../../runtime/tests/support/postgres.rs"]
+mod server;
+
+/// The variables of the process that is killed.
+const URL: &str = "LINCHPIN_TEST_CRASH_URL";
+const SCENARIO: &str = "LINCHPIN_TEST_CRASH_SCENARIO";
+/// SIGKILL.
+const KILLED: i32 = 9;
+/// The rows of the table, in several batches.
+const ROWS: usize = 2_500;
+/// The rows of the first batch of a run. Later ones have twice as many as the one before.
+const BATCH: u64 = 1_000;
+
+static CALLS: AtomicUsize = AtomicUsize::new(0);
+
+static TO_TEXT: TransformDesc = TransformDesc {
+    name: "app::to_text",
+    from: TransformFrom::Value(TransformType {
+        kind: Kind::Integer,
+        optional: false,
+    }),
+    to: TransformType {
+        kind: Kind::String,
+        optional: false,
+    },
+    body: "5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f",
+    reverse: None,
+    run: to_text,
+    at: SourceLine {
+        file: "src/users.rs",
+        line: 1,
+    },
+};
+
+fn to_text(input: TransformInput<'_>) -> Result<Value, TransformError> {
+    CALLS.fetch_add(1, Ordering::Relaxed);
+    match input {
+        TransformInput::Value(ValueRef::Int(n)) => Ok(Value::Text(format!("{n} visits"))),
+        _ => Err("no number".into()),
+    }
+}
+
+fn first() -> Snapshot {
+    snapshot(&[
+        (
+            "users",
+            json!({
+                "name": { "type": "string" },
+                "email": { "type": "string", "optional": true },
+                "status": { "type": "enum", "values": ["active", "left"] },
+                "visits": { "type": "integer", "default": { "literal": 0 } },
+                "gone": { "type": "string", "optional": true },
+            }),
+            json!({ "indexes": [
+                index("ix_users_gone", &["gone"]),
+                index("ix_users_name", &["name"]),
+            ] }),
+        ),
+        ("notes", json!({ "text": { "type": "string" } }), json!({})),
+    ])
+}
+
+fn second() -> Snapshot {
+    snapshot(&[
+        (
+            "users",
+            json!({
+                "title": { "type": "string", "optional": true, "formerNames": ["name"] },
+                "email": { "type": "string", "default": { "literal": "none" } },
+                "status": { "type": "enum", "values": ["active", "blocked", "left"] },
+                "visits": { "type": "integer", "default": { "literal": 1 } },
+                "level": { "type": "enum", "values": ["high", "low"], "optional": true },
+                "rank": { "type": "enum", "values": ["a", "b"], "default": { "literal": "b" } },
+                "token": { "type": "string", "default": { "kind": "uuid" } },
+            }),
+            json!({
+                "indexes": [
+                    index("ix_users_rank", &["rank"]),
+                    index("ix_users_title", &["title"]),
+                ],
+                "uniques": [index("ux_users_token", &["token"])],
+            }),
+        ),
+        (
+            "tags",
+            json!({ "label": { "type": "string" } }),
+            json!({
+                "uniques": [index("ux_tags_label", &["label"])],
+            }),
+        ),
+    ])
+}
+
+fn third() -> Snapshot {
+    let mut third = snapshot(&[
+        (
+            "people",
+            json!({
+                "title": { "type": "string", "optional": true, "formerNames": ["name"] },
+                "email": { "type": "string", "default": { "literal": "none" } },
+                "status": { "type": "enum", "values": ["active", "left"] },
+                "visits": { "type": "string" },
+                "rank": { "type": "enum", "values": ["a", "b"], "default": { "literal": "b" } },
+                "token": { "type": "string", "default": { "kind": "uuid" } },
+            }),
+            json!({
+                "formerNames": ["users"],
+                "indexes": [
+                    index("ix_people_title", &["title"]),
+                    index("ix_people_visits", &["visits"]),
+                ],
+                "uniques": [index("ux_people_token", &["token"])],
+            }),
+        ),
+        (
+            "tags",
+            json!({ "label": { "type": "string" } }),
+            json!({
+                "uniques": [index("ux_tags_label", &["label"])],
+            }),
+        ),
+    ]);
+    let people = third.entities.get_mut("people").expect("an entity");
+    "users".clone_into(&mut people.name);
+    third
+}
+
+fn plain(snapshot: Snapshot) -> Link {
+    Link {
+        snapshot,
+        changes: Vec::new(),
+        transforms: Vec::new(),
+    }
+}
+
+/// The app of a scenario.
+fn app(scenario: &str) -> App {
+    let converted = |entity: &str, snapshot: Snapshot| Link {
+        snapshot,
+        changes: vec![Change::ChangeType {
+            entity: entity.to_owned(),
+            field: "visits".to_owned(),
+            transform: TO_TEXT.name.to_owned(),
+        }],
+        transforms: vec![TransformRecord {
+            name: TO_TEXT.name.to_owned(),
+            from: "integer".to_owned(),
+            to: "string".to_owned(),
+            body: TO_TEXT.body.to_owned(),
+        }],
+    };
+    let links = match scenario {
+        "all" => vec![
+            plain(first()),
+            plain(second()),
+            converted("people", third()),
+        ],
+        "rows" => {
+            let of = |kind: &str| {
+                snapshot(&[("users", json!({ "visits": { "type": kind } }), json!({}))])
+            };
+            vec![plain(of("integer")), converted("users", of("string"))]
+        }
+        _ => vec![plain(first())],
+    };
+    let mut app = App::of_links(links);
+    app.declared.transforms = vec![&TO_TEXT];
+    app
+}
+
+/// The process that is killed: it applies a scenario to a database. It is no test of its own.
+#[tokio::test]
+#[ignore = "the other tests start it"]
+async fn child() {
+    let Ok(url) = std::env::var(URL) else { return };
+    let db = Db::of(&url);
+    let app = app(&std::env::var(SCENARIO).expect("a scenario"));
+    let options = Options {
+        approve: db.digest(&app).await,
+        backup: false,
+        pace: Pace {
+            batch: BATCH,
+            duty: 1.0,
+            target: Some(Duration::from_secs(1_000)),
+            ..Pace::default()
+        },
+        ..Options::default()
+    };
+    CALLS.store(0, Ordering::Relaxed);
+    apply(&*db.store, app.of(), &options, &mut |_| ())
+        .await
+        .unwrap_or_else(|refusal| panic!("{refusal} {:?}", refusal.facts));
+    println!("calls={}", CALLS.load(Ordering::Relaxed));
+}
+
+/// Runs the process, with a fault or without one. Returns its end and what it printed.
+fn run(db: &Db, scenario: &str, fault: Option<&str>) -> (ExitStatus, String) {
+    let mut command = Command::new(std::env::current_exe().expect("this program"));
+    command
+        .args(["--exact", "child", "--ignored", "--nocapture"])
+        .env(URL, &db.url)
+        .env(SCENARIO, scenario)
+        .stdin(Stdio::null());
+    match fault {
+        Some(fault) => command.env("LINCHPIN_FAULT", fault),
+        None => command.env_remove("LINCHPIN_FAULT"),
+    };
+    let output = command.output().expect("a process");
+    let text = format!(
+        "{}{}",
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    );
+    (output.status, text)
+}
+
+fn continued(db: &Db, scenario: &str) -> String {
+    let (status, text) = run(db, scenario, None);
+    assert!(status.success(), "{text}");
+    text
+}
+
+/// Installs the first migration of a scenario, and inserts rows.
+async fn seeded(db: &Db, scenario: &str) {
+    let whole = app(scenario);
+    let first = App::new(&[whole.chain.migrations()[0].snapshot.clone()]);
+    db.apply(&first, Phase::Contract).await.expect("installed");
+    let all = scenario == "all";
+    let numbers: Vec<usize> = (0..if all { ROWS } else { 4 * ROWS }).collect();
+    for chunk in numbers.chunks(500) {
+        let row = |n: &usize| {
+            if all {
+                format!("('{n:06}', 'name {n}', 'e{n}', 'active', {n}, 'x')")
+            } else {
+                format!("('{n:06}', {n})")
+            }
+        };
+        let rows: Vec<String> = chunk.iter().map(row).collect();
+        let columns = if all {
+            "id, name, email, status, visits, gone"
+        } else {
+            "id, visits"
+        };
+        let sql = format!("INSERT INTO users ({columns}) VALUES {}", rows.join(", "));
+        db.execute(&[&sql]).await;
+    }
+    if all {
+        db.execute(&["UPDATE users SET email = NULL WHERE id < '000700'"])
+            .await;
+    }
+}
+
+/// Everything that must be equal after a disturbed run and after another one.
+async fn outcome(db: &Db, app: &App) -> (Vec<String>, Vec<Vec<Value>>, Vec<String>) {
+    db.is_at_head(app).await;
+    let columns = vec![ColumnKind::String; 6];
+    let tokens = "SELECT count(DISTINCT token) FROM people";
+    assert_eq!(db.number(tokens).await, ROWS as i64);
+    let sql = "SELECT id, title, email, status, visits, rank FROM people ORDER BY id";
+    let rows = db.query(sql, &columns).await;
+    (
+        db.tables().await,
+        rows,
+        written(&db.ledger().await.expect("a ledger")),
+    )
+}
+
+/// The ledger, without times and the number of attempts.
+fn written(ledger: &Ledger) -> Vec<String> {
+    let mut all = vec![format!(
+        "{} {} {} {} {:?}",
+        ledger.seq, ledger.min_seq, ledger.max_seq, ledger.digest, ledger.names
+    )];
+    for (seq, migration) in &ledger.migrations {
+        let (digest, state) = (&migration.digest, migration.state.name());
+        all.push(format!("{seq} {} {digest} {state}", migration.name));
+    }
+    for (id, step) in &ledger.steps {
+        all.push(format!(
+            "{id} {} {} {} {} {:?} {:?}",
+            step.digest,
+            step.state.name(),
+            step.rows_done,
+            step.rows_failed,
+            step.error,
+            step.result
+        ));
+    }
+    all
+}
+
+/// The first step of each kind, of the whole chain.
+async fn steps(db: &Db, app: &App) -> Vec<Step> {
+    let mut session = db.session().await;
+    let installed = Installed::load(&mut *session).await.expect("a ledger");
+    let plan = Plan::make(&*db.store, &mut *session, &installed, app.of()).await;
+    let plan = plan.expect("a plan");
+    let mut kinds = BTreeSet::new();
+    plan.migrations
+        .into_iter()
+        .flat_map(|migration| migration.steps)
+        .filter(|step| kinds.insert((step.kind, step.is_transactional(db.store.dialect()))))
+        .collect()
+}
+
+/// Kills the run at each point of each kind of step in turn. Each run continues where the one before
+/// was killed.
+async fn killed_at_each_point(make: fn() -> Db) {
+    let undisturbed = make();
+    seeded(&undisturbed, "all").await;
+    continued(&undisturbed, "all");
+    let app = app("all");
+    let expected = outcome(&undisturbed, &app).await;
+
+    let db = make();
+    seeded(&db, "all").await;
+    let mut killed = 0;
+    for (at, step) in steps(&db, &app).await.iter().enumerate() {
+        let mut points = vec!["before-running", "after-running", "after-preconditions"];
+        if step.kind == "fill" || step.kind == "transform" {
+            points.extend(["batch:1:before-commit", "batch:1:after-commit"]);
+        }
+        points.extend(["after-action", "after-verification"]);
+        // After one of these the step does not run again.
+        points.push(["after-done", "window:before", "window:after"][at % 3]);
+        for point in points {
+            let fault = format!("{}:{point}", step.id);
+            let (status, text) = run(&db, "all", Some(&fault));
+            assert_eq!(
+                status.signal(),
+                Some(KILLED),
+                "{fault} {}: {text}",
+                step.kind
+            );
+            killed += 1;
+        }
+    }
+    assert!(killed > 50, "{killed}");
+    continued(&db, "all");
+    let found = outcome(&db, &app).await;
+    assert_eq!(found.0, expected.0);
+    assert!(found.1 == expected.1, "the rows differ");
+    assert_eq!(found.2, expected.2);
+}
+
+/// A backfill that was killed continues at its cursor.
+async fn a_killed_backfill_continues(db: Db) {
+    seeded(&db, "rows").await;
+    let app = app("rows");
+    let step = steps(&db, &app).await;
+    let step = step.iter().find(|step| step.kind == "transform");
+    let id = &step.expect("a transform").id;
+    let rows = 4 * ROWS as u64;
+    let mut done = 0;
+    for (point, batches) in [
+        ("batch:3:before-commit", 1 + 2),
+        ("batch:2:after-commit", 1 + 2),
+        ("batch:1:before-commit", 0),
+        ("batch:1:after-commit", 1),
+    ] {
+        let fault = format!("{id}:{point}");
+        let (status, text) = run(&db, "rows", Some(&fault));
+        assert_eq!(status.signal(), Some(KILLED), "{fault}: {text}");
+        done += batches * BATCH;
+        let ledger = db.ledger().await.expect("a ledger");
+        assert_eq!(ledger.steps[id].rows_done, done, "{fault}");
+    }
+    let text = continued(&db, "rows");
+    let calls = text
+        .split("calls=")
+        .nth(1)
+        .and_then(|rest| rest.split_whitespace().next());
+    let calls: u64 = calls.and_then(|n| n.parse().ok()).expect("a number");
+    // The rows that were not done, and the trial of the plan: 100 rows, twice.
+    assert!(
+        calls <= rows - done + 200,
+        "{calls} calls, {done} of {rows} done"
+    );
+    db.is_at_head(&app).await;
+    let wrong = "SELECT count(*) FROM users WHERE visits <> CAST(CAST(id AS INTEGER) AS TEXT) \
+                 || ' visits'";
+    assert_eq!(db.number(wrong).await, 0);
+}
+
+/// An installation is there as a whole, or not at all.
+async fn a_killed_installation_leaves_nothing_or_all(db: Db) {
+    let app = app("empty");
+    let (status, text) = run(&db, "empty", Some("install:before-commit"));
+    assert_eq!(status.signal(), Some(KILLED), "{text}");
+    assert_eq!(db.tables().await, [] as [&str; 0]);
+    let (status, text) = run(&db, "empty", Some("install:after-commit"));
+    assert_eq!(status.signal(), Some(KILLED), "{text}");
+    db.is_at_head(&app).await;
+    continued(&db, "empty");
+    assert_eq!(db.ledger().await.expect("a ledger").seq, 1);
+}
+
+mod sqlite {
+    use super::Db;
+
+    #[tokio::test]
+    async fn killed_at_each_point() {
+        super::killed_at_each_point(Db::sqlite).await;
+    }
+
+    #[tokio::test]
+    async fn a_killed_backfill_continues() {
+        super::a_killed_backfill_continues(Db::sqlite()).await;
+    }
+
+    #[tokio::test]
+    async fn a_killed_installation_leaves_nothing_or_all() {
+        super::a_killed_installation_leaves_nothing_or_all(Db::sqlite()).await;
+    }
+}
+
+mod postgres {
+    use super::Db;
+
+    #[tokio::test]
+    async fn killed_at_each_point() {
+        super::killed_at_each_point(Db::postgres).await;
+    }
+
+    #[tokio::test]
+    async fn a_killed_backfill_continues() {
+        super::a_killed_backfill_continues(Db::postgres()).await;
+    }
+
+    #[tokio::test]
+    async fn a_killed_installation_leaves_nothing_or_all() {
+        super::a_killed_installation_leaves_nothing_or_all(Db::postgres()).await;
+    }
+}

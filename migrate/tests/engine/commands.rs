@@ -1,0 +1,205 @@
+//! Commands whose refusal must leave the database as it was, and a rebuild beside objects of others.
+
+use linchpin_core::entity::{
+    Kind, SourceLine, TransformDesc, TransformError, TransformFrom, TransformInput, TransformType,
+};
+use linchpin_core::schema::{ColumnKind, Snapshot};
+use linchpin_core::{Value, ValueRef};
+use linchpin_migrate::{Change, Exit, Phase, Refusal, TransformRecord};
+use serde_json::json;
+
+use crate::support::{App, Db, Link, snapshot};
+
+crate::cases!(commands:
+    an_edited_function_refuses_plan_and_apply,
+    a_column_added_by_hand_is_not_lost,
+);
+
+fn parse(input: TransformInput<'_>) -> Result<Value, TransformError> {
+    match input {
+        TransformInput::Value(ValueRef::Text(text)) => Ok(Value::Int(
+            text.parse()
+                .map_err(|_| TransformError::from("not a number"))?,
+        )),
+        _ => Err("no text".into()),
+    }
+}
+
+const RECORDED: &str = "5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f";
+
+const fn function(body: &'static str) -> TransformDesc {
+    TransformDesc {
+        name: "app::parse",
+        from: TransformFrom::Value(TransformType {
+            kind: Kind::String,
+            optional: false,
+        }),
+        to: TransformType {
+            kind: Kind::Integer,
+            optional: false,
+        },
+        body,
+        reverse: None,
+        run: parse,
+        at: SourceLine {
+            file: "src/files.rs",
+            line: 7,
+        },
+    }
+}
+
+static AS_RECORDED: TransformDesc = function(RECORDED);
+static EDITED: TransformDesc =
+    function("6060606060606060606060606060606060606060606060606060606060606060");
+
+fn files(kind: &str) -> Snapshot {
+    let size = json!({ "size": { "type": kind } });
+    snapshot(&[("files", size, json!({}))])
+}
+
+/// The app whose second migration makes the text `size` a number, with this build of the function.
+fn converting(function: &'static TransformDesc) -> App {
+    let first = Link {
+        snapshot: files("string"),
+        changes: Vec::new(),
+        transforms: Vec::new(),
+    };
+    let second = Link {
+        snapshot: files("integer"),
+        changes: vec![Change::ChangeType {
+            entity: "files".to_owned(),
+            field: "size".to_owned(),
+            transform: function.name.to_owned(),
+        }],
+        transforms: vec![TransformRecord {
+            name: function.name.to_owned(),
+            from: "string".to_owned(),
+            to: "integer".to_owned(),
+            body: RECORDED.to_owned(),
+        }],
+    };
+    let mut app = App::of_links(vec![first, second]);
+    app.declared.transforms = vec![function];
+    app
+}
+
+async fn refused(db: &Db, app: &App, line: &str) -> Refusal {
+    match db.command(app, line).await {
+        Ok(done) => panic!("{line}: {}", done.text),
+        Err(refusal) => refusal,
+    }
+}
+
+async fn an_edited_function_refuses_plan_and_apply(db: Db) {
+    let first = App::new(&[files("string")]);
+    db.apply(&first, Phase::Contract).await.expect("installed");
+    db.execute(&["INSERT INTO files (id, size) VALUES ('a', '7')"])
+        .await;
+    let (recorded, edited) = (converting(&AS_RECORDED), converting(&EDITED));
+    let digest = db.digest(&recorded).await.expect("a digest");
+    let approved = format!("migrate apply --no-backup --approve {digest}");
+    for line in ["migrate plan", "migrate apply --phase expand", &approved] {
+        let refusal = refused(&db, &edited, line).await;
+        assert_eq!(
+            (refusal.code, refusal.exit),
+            ("transform_changed", Exit::Planning),
+            "{line}"
+        );
+        let text = refusal.text();
+        assert!(
+            text.contains("app::parse") && text.contains("src/files.rs:7"),
+            "{text}"
+        );
+    }
+    let ledger = db.ledger().await.expect("a ledger");
+    assert!(!ledger.migrations.contains_key(&2));
+    db.command(&recorded, &approved).await.expect("applied");
+    assert_eq!(db.number("SELECT size FROM files").await, 7);
+}
+
+/// A field that was optional becomes required: SQLite creates the table anew.
+fn notes(optional: bool) -> Snapshot {
+    let mut size = json!({ "type": "integer", "optional": optional });
+    if !optional {
+        size["default"] = json!({ "literal": 0 });
+    }
+    snapshot(&[("notes", json!({ "size": size }), json!({}))])
+}
+
+async fn a_column_added_by_hand_is_not_lost(db: Db) {
+    let first = App::new(&[notes(true)]);
+    db.apply(&first, Phase::Contract).await.expect("installed");
+    db.execute(&[
+        "ALTER TABLE notes ADD COLUMN remark TEXT",
+        "INSERT INTO notes (id, size, remark) VALUES ('a', 1, 'by hand')",
+    ])
+    .await;
+    let app = App::new(&[notes(true), notes(false)]);
+    let digest = db.digest(&app).await.expect("a digest");
+    let line = format!("migrate apply --no-backup --approve {digest}");
+    let outcome = db.command(&app, &line).await;
+    if db.is_sqlite() {
+        let refusal = outcome.expect_err("a rebuild would lose the column");
+        assert_eq!((refusal.code, refusal.exit), ("drift", Exit::Data));
+        assert!(refusal.text().contains("remark"), "{}", refusal.text());
+    } else {
+        outcome.expect("nothing is created anew");
+    }
+    let rows = db
+        .query("SELECT remark FROM notes", &[ColumnKind::String])
+        .await;
+    assert_eq!(rows, [[Value::Text("by hand".to_owned())]]);
+}
+
+/// The copy that a run makes before it creates a table anew is a whole database.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_rebuild_keeps_the_objects_of_others_and_a_copy() {
+    let db = Db::sqlite();
+    let first = App::new(&[notes(true)]);
+    db.apply(&first, Phase::Contract).await.expect("installed");
+    db.execute(&[
+        "CREATE TABLE others (id TEXT PRIMARY KEY, note TEXT REFERENCES notes (id))",
+        "CREATE TABLE seen (id TEXT)",
+        "CREATE INDEX theirs ON notes (size)",
+        "CREATE VIEW large AS SELECT id FROM notes WHERE size > 10",
+        "CREATE TRIGGER watch AFTER INSERT ON notes BEGIN INSERT INTO seen VALUES (new.id); END",
+        "INSERT INTO notes (id, size) VALUES ('a', 1), ('b', NULL), ('c', 30)",
+        "INSERT INTO others VALUES ('o', 'a')",
+    ])
+    .await;
+    let app = App::new(&[notes(true), notes(false)]);
+    let digest = db.digest(&app).await.expect("a digest");
+    let line = format!("migrate apply --approve {digest}");
+    db.command(&app, &line).await.expect("applied");
+    assert_eq!(db.ledger().await.expect("a ledger").seq, 2);
+    let names =
+        "SELECT name FROM sqlite_schema WHERE name IN ('theirs', 'large', 'watch') ORDER BY name";
+    let names = db.query(names, &[ColumnKind::String]).await;
+    let expected = ["large", "theirs", "watch"].map(|name| vec![Value::Text(name.to_owned())]);
+    assert_eq!(names, expected);
+    let rows = "SELECT id, size FROM notes ORDER BY id";
+    let rows = db
+        .query(rows, &[ColumnKind::String, ColumnKind::Integer])
+        .await;
+    let row = |id: &str, size| vec![Value::Text(id.to_owned()), Value::Int(size)];
+    assert_eq!(rows, [row("a", 1), row("b", 0), row("c", 30)]);
+    assert_eq!(
+        db.number("SELECT count(*) FROM pragma_foreign_key_check")
+            .await,
+        0
+    );
+    db.execute(&["INSERT INTO notes (id, size) VALUES ('d', 5)"])
+        .await;
+    assert_eq!(
+        db.number("SELECT count(*) FROM seen WHERE id = 'd'").await,
+        1
+    );
+    assert_eq!(db.number("SELECT count(*) FROM large").await, 1);
+
+    let copy = Db::of(&format!("sqlite:{}.before-2", db.file().display()));
+    let check = copy
+        .query("PRAGMA integrity_check", &[ColumnKind::String])
+        .await;
+    assert_eq!(check, [[Value::Text("ok".to_owned())]]);
+    assert_eq!(copy.number("SELECT count(*) FROM notes").await, 3);
+}

@@ -1,0 +1,247 @@
+//! Databases, snapshots and chains of the tests.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use linchpin_core::Value;
+use linchpin_core::schema::{ColumnKind, SchemaSession, SchemaStore, Snapshot, Table};
+use linchpin_core::store::{DatabaseUrl, StoreProvider};
+use linchpin_migrate::cli::{Outcome, online, parse};
+use linchpin_migrate::{
+    Applied, Chain, Change, Declared, Installed, Ledger, Migration, Options, Phase, Plan, Refusal,
+    TransformRecord, apply, digest_of,
+};
+use linchpin_postgres::PostgresProvider;
+use linchpin_sqlite::SqliteProvider;
+use serde_json::{Value as Json, json};
+
+use crate::server;
+
+/// An empty database.
+pub(crate) struct Db {
+    pub(crate) store: Arc<dyn SchemaStore>,
+    pub(crate) url: String,
+    /// The folder of a file.
+    pub(crate) folder: Option<tempfile::TempDir>,
+}
+
+impl Db {
+    pub(crate) fn sqlite() -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let url = format!("sqlite:{}", folder.path().join("app.db").display());
+        Self {
+            folder: Some(folder),
+            ..Self::of(&url)
+        }
+    }
+
+    pub(crate) fn postgres() -> Self {
+        Self::of(&server::fresh_database())
+    }
+
+    /// The database of a URL.
+    pub(crate) fn of(url: &str) -> Self {
+        let database = DatabaseUrl::new(url);
+        let opened = if url.starts_with("sqlite:") {
+            SqliteProvider::default().schema(&database)
+        } else {
+            PostgresProvider::default().schema(&database)
+        };
+        Self {
+            store: opened.expect("opened").expect("a schema"),
+            url: url.to_owned(),
+            folder: None,
+        }
+    }
+
+    pub(crate) fn is_sqlite(&self) -> bool {
+        self.url.starts_with("sqlite:")
+    }
+
+    /// The database file.
+    pub(crate) fn file(&self) -> PathBuf {
+        let folder = self.folder.as_ref().expect("a file");
+        folder.path().join("app.db")
+    }
+
+    pub(crate) async fn session(&self) -> Box<dyn SchemaSession> {
+        self.store.connect().await.expect("a session")
+    }
+
+    /// Runs statements.
+    pub(crate) async fn execute(&self, statements: &[&str]) {
+        let mut session = self.session().await;
+        for sql in statements {
+            let done = session.execute(sql, &[]).await;
+            done.unwrap_or_else(|error| panic!("{sql}: {error}"));
+        }
+    }
+
+    /// The rows of a query.
+    pub(crate) async fn query(&self, sql: &str, columns: &[ColumnKind]) -> Vec<Vec<Value>> {
+        let mut session = self.session().await;
+        let rows = session.query(sql, &[], columns).await;
+        rows.unwrap_or_else(|error| panic!("{sql}: {error}"))
+    }
+
+    /// The only number of a query.
+    pub(crate) async fn number(&self, sql: &str) -> i64 {
+        let rows = self.query(sql, &[ColumnKind::Integer]).await;
+        let number = rows.first().and_then(|row| row.first());
+        number.and_then(Value::as_int).expect("a number")
+    }
+
+    pub(crate) async fn tables(&self) -> Vec<String> {
+        let mut all = self.session().await.tables().await.expect("tables");
+        all.sort();
+        all
+    }
+
+    pub(crate) async fn ledger(&self) -> Option<Ledger> {
+        let mut session = self.session().await;
+        let installed = Installed::load(&mut *session).await.expect("a ledger");
+        installed.ledger().cloned()
+    }
+
+    /// The digest of the present plan.
+    pub(crate) async fn digest(&self, app: &App) -> Option<String> {
+        let mut session = self.session().await;
+        let installed = Installed::load(&mut *session).await.expect("a ledger");
+        Plan::make(&*self.store, &mut *session, &installed, app.of())
+            .await
+            .expect("a plan")
+            .approval(self.store.dialect())
+    }
+
+    /// Applies a chain up to a phase, approved.
+    pub(crate) async fn apply(&self, app: &App, phase: Phase) -> Result<Applied, Refusal> {
+        if phase == Phase::Backfill {
+            self.run(app, Some(Phase::Expand)).await?;
+        }
+        self.run(app, Some(phase).filter(|phase| *phase != Phase::Contract))
+            .await
+    }
+
+    async fn run(&self, app: &App, phase: Option<Phase>) -> Result<Applied, Refusal> {
+        let options = Options {
+            phase,
+            approve: self.digest(app).await,
+            backup: false,
+            ..Options::default()
+        };
+        apply(&*self.store, app.of(), &options, &mut |_| ()).await
+    }
+
+    /// Runs a command.
+    pub(crate) async fn command(&self, app: &App, line: &str) -> Result<Outcome, Refusal> {
+        let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
+        let parsed = parse(&words).expect("a command");
+        online(&parsed, &*self.store, app.of(), &mut |_| ()).await
+    }
+
+    /// Asserts that the tables are exactly those of the head.
+    pub(crate) async fn is_at_head(&self, app: &App) {
+        let tables = app.chain.snapshot().tables();
+        let all: Vec<&Table> = tables.values().collect();
+        let found = self.session().await.compare(&all).await.expect("compared");
+        assert_eq!(found, []);
+    }
+}
+
+/// A chain with what its head declares.
+pub(crate) struct App {
+    pub(crate) chain: Chain,
+    pub(crate) declared: Declared,
+}
+
+impl App {
+    /// The app whose migrations are these snapshots.
+    pub(crate) fn new(snapshots: &[Snapshot]) -> Self {
+        let links: Vec<Link> = snapshots
+            .iter()
+            .map(|snapshot| Link {
+                snapshot: snapshot.clone(),
+                changes: Vec::new(),
+                transforms: Vec::new(),
+            })
+            .collect();
+        Self::of_links(links)
+    }
+
+    pub(crate) fn of_links(links: Vec<Link>) -> Self {
+        let mut parent = None;
+        let migrations = links.into_iter().zip(1..).map(|(link, seq)| {
+            let digest = digest_of(&link.snapshot);
+            Migration {
+                format: Snapshot::FORMAT,
+                seq,
+                name: format!("change_{seq}"),
+                parent: parent.replace(digest.clone()),
+                snapshot: link.snapshot,
+                snapshot_digest: digest,
+                changes: link.changes,
+                transforms: link.transforms,
+            }
+        });
+        let chain = Chain::new(migrations.collect()).expect("a chain");
+        let declared = Declared {
+            own_sql: Vec::new(),
+            app: "test".to_owned(),
+            entities: Vec::new(),
+            system: Vec::new(),
+            transforms: Vec::new(),
+            snapshot: chain.snapshot(),
+        };
+        Self { chain, declared }
+    }
+
+    pub(crate) fn of(&self) -> (&Chain, &Declared) {
+        (&self.chain, &self.declared)
+    }
+}
+
+/// A link of a chain.
+pub(crate) struct Link {
+    pub(crate) snapshot: Snapshot,
+    pub(crate) changes: Vec<Change>,
+    pub(crate) transforms: Vec<TransformRecord>,
+}
+
+/// A snapshot of entities: the storage name, the fields besides `id`, and members that differ from
+/// those of an entity without indexes.
+pub(crate) fn snapshot(entities: &[(&str, Json, Json)]) -> Snapshot {
+    let mut all = serde_json::Map::new();
+    for (name, fields, others) in entities {
+        let mut complete = serde_json::Map::new();
+        let given = fields.as_object().expect("an object").clone();
+        let key = json!({ "type": "string", "default": { "kind": "uuid" } });
+        let key = [("id".to_owned(), key)];
+        let key = key.into_iter().filter(|_| !given.contains_key("id"));
+        for (name, mut field) in given.clone().into_iter().chain(key) {
+            let facts = field.as_object_mut().expect("an object");
+            facts.entry("column").or_insert(json!(name));
+            facts.entry("optional").or_insert(json!(false));
+            facts.entry("formerNames").or_insert(json!([]));
+            complete.insert(name, field);
+        }
+        let mut entity = json!({
+            "name": name, "storageName": name, "formerNames": [], "primary": "id",
+            "fields": complete, "indexes": [], "uniques": [], "counters": [], "checks": [],
+        });
+        let members = entity.as_object_mut().expect("an object");
+        for (key, value) in others.as_object().expect("an object") {
+            members.insert(key.clone(), value.clone());
+        }
+        all.insert((*name).to_owned(), entity);
+    }
+    serde_json::from_value(json!({ "format": 2, "entities": all })).expect("a snapshot")
+}
+
+/// An index of a snapshot.
+pub(crate) fn index(name: &str, fields: &[&str]) -> Json {
+    let keys: Vec<Json> = fields
+        .iter()
+        .map(|field| json!({ "field": field, "desc": false }))
+        .collect();
+    json!({ "name": name, "keys": keys, "live": false })
+}

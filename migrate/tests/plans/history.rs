@@ -1,0 +1,335 @@
+//! Chains that differ from what a database has seen, and functions that have changed.
+
+use linchpin_core::entity::{
+    Kind, SourceLine, TransformDesc, TransformError, TransformFrom, TransformInput, TransformType,
+};
+use linchpin_core::schema::Snapshot;
+use linchpin_core::{Value, ValueRef};
+use linchpin_migrate::{Chain, Change, Exit, Migration, Phase, digest_of};
+use serde_json::json;
+
+use crate::support::{Database, Step, chain, chain_with, entity, recorded};
+
+on_both_stores!(
+    an_edited_function_is_refused_before_anything_runs,
+    a_missing_function_is_refused_before_anything_runs,
+    expanding_needs_no_function,
+    a_database_at_a_baseline_continues,
+    a_database_behind_a_baseline_is_refused,
+    an_altered_migration_is_refused_with_its_differences,
+    an_unfinished_migration_may_be_recorded_again_until_a_step_has_run,
+    each_migration_behind_the_head_runs_its_own_function,
+    a_draft_continues_with_each_recorded_migration,
+    a_draft_equal_to_a_recorded_migration_is_taken_over,
+);
+
+fn to_text(input: TransformInput<'_>) -> Result<Value, TransformError> {
+    match input {
+        TransformInput::Value(ValueRef::Int(n)) => Ok(Value::Text(format!("{n} visits"))),
+        _ => Err("no number".into()),
+    }
+}
+
+const fn function(name: &'static str, body: &'static str) -> TransformDesc {
+    TransformDesc {
+        name,
+        from: TransformFrom::Value(TransformType {
+            kind: Kind::Integer,
+            optional: false,
+        }),
+        to: TransformType {
+            kind: Kind::String,
+            optional: false,
+        },
+        body,
+        reverse: None,
+        run: to_text,
+        at: SourceLine {
+            file: "src/users.rs",
+            line: 7,
+        },
+    }
+}
+
+static REVIEWED: TransformDesc = function("app::to_text", "5f5f");
+static EDITED: TransformDesc = function("app::to_text", "6a6a");
+
+fn visits(kind: &str) -> Snapshot {
+    entity("users", json!({ "visits": { "type": kind } }))
+}
+
+/// The second migration changes the type of a field.
+fn converted() -> Step {
+    let change = Change::ChangeType {
+        entity: "users".to_owned(),
+        field: "visits".to_owned(),
+        transform: REVIEWED.name.to_owned(),
+    };
+    (visits("string"), vec![change], vec![recorded(&REVIEWED)])
+}
+
+fn plain(snapshot: Snapshot) -> Step {
+    (snapshot, Vec::new(), Vec::new())
+}
+
+async fn filled(database: &Database) -> Chain {
+    database.done(&chain(&[visits("integer")])).await;
+    database
+        .execute("INSERT INTO users (id, visits) VALUES ('1', 3)")
+        .await;
+    chain_with(&[plain(visits("integer")), converted()])
+}
+
+async fn an_edited_function_is_refused_before_anything_runs(database: &Database) {
+    let two = filled(database).await;
+    let refusal = database
+        .with(&[&EDITED])
+        .plan(&two)
+        .await
+        .expect_err("refused");
+    assert_eq!(
+        (refusal.code, refusal.exit),
+        ("transform_changed", Exit::Planning)
+    );
+    assert_eq!(refusal.facts[0].at.as_deref(), Some("src/users.rs:7"));
+    let refusal = database
+        .with(&[&EDITED])
+        .apply(&two, None)
+        .await
+        .expect_err("refused");
+    assert_eq!(refusal.code, "transform_changed");
+    assert!(!database.ledger().await.migrations.contains_key(&2));
+    // Half of it has run: the rest must use the same function.
+    let reviewed = database.with(&[&REVIEWED]);
+    reviewed
+        .apply(&two, Some(Phase::Expand))
+        .await
+        .expect("expanded");
+    reviewed
+        .apply(&two, Some(Phase::Backfill))
+        .await
+        .expect("filled");
+    let refusal = database
+        .with(&[&EDITED])
+        .apply(&two, None)
+        .await
+        .expect_err("refused");
+    assert_eq!(refusal.code, "transform_changed");
+    reviewed.done(&two).await;
+    assert_eq!(
+        database.texts("SELECT visits FROM users").await,
+        ["3 visits"]
+    );
+    // Afterwards the function may change or go.
+    database.with(&[&EDITED]).plan(&two).await.expect("a plan");
+}
+
+async fn a_missing_function_is_refused_before_anything_runs(database: &Database) {
+    let two = filled(database).await;
+    let refusal = database.apply(&two, None).await.expect_err("refused");
+    assert_eq!(
+        (refusal.code, refusal.exit),
+        ("transform_missing", Exit::Planning)
+    );
+    assert!(!database.ledger().await.migrations.contains_key(&2));
+}
+
+async fn expanding_needs_no_function(database: &Database) {
+    let two = filled(database).await;
+    database
+        .apply(&two, Some(Phase::Expand))
+        .await
+        .expect("expanded");
+}
+
+/// The chain that begins with migration 2 as its baseline.
+fn squashed(chain: &Chain) -> Chain {
+    let mut migrations: Vec<Migration> = chain.migrations()[1..].to_vec();
+    let first = &mut migrations[0];
+    "baseline".clone_into(&mut first.name);
+    first.parent = None;
+    Chain::new(migrations).expect("a chain")
+}
+
+fn three() -> Chain {
+    let with = |more: &[&str]| {
+        let fields = more.iter().map(|name| {
+            (
+                (*name).to_owned(),
+                json!({ "type": "string", "optional": true }),
+            )
+        });
+        entity("users", fields.collect::<serde_json::Map<_, _>>().into())
+    };
+    chain(&[with(&["a"]), with(&["a", "b"]), with(&["a", "b", "c"])])
+}
+
+async fn a_database_at_a_baseline_continues(database: &Database) {
+    let three = three();
+    let two = Chain::new(three.migrations()[..2].to_vec()).expect("a chain");
+    database
+        .done(&Chain::new(two.migrations()[..1].to_vec()).expect("a chain"))
+        .await;
+    database.done(&two).await;
+    database.done(&squashed(&three)).await;
+    assert_eq!(database.ledger().await.seq, 3);
+    // A new database begins with the baseline.
+    let fresh = if database.is_sqlite() {
+        Database::sqlite()
+    } else {
+        Database::postgres()
+    };
+    fresh.done(&squashed(&three)).await;
+}
+
+async fn a_database_behind_a_baseline_is_refused(database: &Database) {
+    let three = three();
+    database
+        .done(&Chain::new(three.migrations()[..1].to_vec()).expect("a chain"))
+        .await;
+    let refusal = database
+        .apply(&squashed(&three), None)
+        .await
+        .expect_err("refused");
+    assert_eq!(
+        (refusal.code, refusal.exit),
+        ("history_missing", Exit::Data)
+    );
+    assert!(refusal.message.contains("baseline 2"), "{refusal}");
+}
+
+async fn an_altered_migration_is_refused_with_its_differences(database: &Database) {
+    let three = three();
+    database.done(&three).await;
+    let mut migrations = three.migrations().to_vec();
+    let fields = &mut migrations[2]
+        .snapshot
+        .entities
+        .get_mut("users")
+        .expect("users")
+        .fields;
+    let kind = &mut fields.get_mut("c").expect("a field").kind;
+    "integer".clone_into(kind);
+    migrations[2].snapshot_digest = digest_of(&migrations[2].snapshot);
+    let altered = Chain::new(migrations).expect("a chain");
+    let refusal = database.apply(&altered, None).await.expect_err("refused");
+    assert_eq!(
+        (refusal.code, refusal.exit),
+        ("history_altered", Exit::Data)
+    );
+    let facts: Vec<&str> = refusal
+        .facts
+        .iter()
+        .map(|fact| fact.text.as_str())
+        .collect();
+    assert_eq!(
+        facts,
+        [
+            "differs: $.snapshot.entities.users.fields.c.type",
+            "differs: $.snapshotDigest"
+        ]
+    );
+}
+
+async fn an_unfinished_migration_may_be_recorded_again_until_a_step_has_run(database: &Database) {
+    let text = || json!({ "type": "string" });
+    let renamed = |name: &str, more: serde_json::Value| {
+        let mut fields = json!({ name: { "type": "string", "formerNames": ["name"] } });
+        for (key, value) in more.as_object().expect("an object") {
+            fields[key] = value.clone();
+        }
+        entity("users", fields)
+    };
+    let first = entity("users", json!({ "name": text() }));
+    database.done(&chain(std::slice::from_ref(&first))).await;
+    // It waits for an older instance before its only step.
+    database.lease("web-1", 1).await;
+    let title = chain(&[first.clone(), renamed("title", json!({}))]);
+    let refusal = database.apply(&title, None).await.expect_err("refused");
+    assert_eq!(refusal.code, "instances_alive");
+    let more = json!({ "more": { "type": "string", "optional": true } });
+    let again = chain(&[first.clone(), renamed("headline", more)]);
+    database
+        .apply(&again, Some(Phase::Expand))
+        .await
+        .expect("recorded again");
+    // Its first step has run.
+    let refusal = database.plan(&title).await.expect_err("refused");
+    assert_eq!(
+        (refusal.code, refusal.exit),
+        ("migration_started", Exit::Planning)
+    );
+    database.stop_instances().await;
+    database.done(&again).await;
+}
+
+async fn each_migration_behind_the_head_runs_its_own_function(database: &Database) {
+    let first = filled(database).await;
+    let mut steps: Vec<Step> = vec![plain(visits("integer")), converted()];
+    // A later migration renames the converted field.
+    let renamed = entity(
+        "users",
+        json!({ "count": { "type": "string", "formerNames": ["visits"] } }),
+    );
+    steps.push(plain(renamed));
+    let three = chain_with(&steps);
+    assert_eq!(first.seq(), 2);
+    database.with(&[&REVIEWED]).done(&three).await;
+    assert_eq!(
+        database.texts("SELECT count FROM users").await,
+        ["3 visits"]
+    );
+}
+
+/// A development start has added a field before it was recorded.
+async fn drafted(database: &Database, snapshot: &Snapshot) {
+    let column = if database.is_sqlite() {
+        "TEXT"
+    } else {
+        "TEXT COLLATE \"C\""
+    };
+    database
+        .execute(&format!("ALTER TABLE users ADD COLUMN note {column}"))
+        .await;
+    let document = linchpin_migrate::canonical(&serde_json::to_value(snapshot).expect("JSON"));
+    let digest = digest_of(snapshot);
+    database
+        .execute(&format!(
+            "UPDATE linchpin_schema SET snapshot = '{document}', digest = '{digest}'"
+        ))
+        .await;
+}
+
+fn with_note(kind: &str) -> Snapshot {
+    let note = json!({ "type": "string", "optional": true });
+    entity("users", json!({ "visits": { "type": kind }, "note": note }))
+}
+
+async fn a_draft_continues_with_each_recorded_migration(database: &Database) {
+    filled(database).await;
+    drafted(database, &with_note("integer")).await;
+    database.execute("UPDATE users SET note = 'x'").await;
+    // The next migration converts a field and has the new one, a later one renames it.
+    let (_, changes, transforms) = converted();
+    let note = json!({ "type": "string", "optional": true, "formerNames": ["note"] });
+    let remark = json!({ "visits": { "type": "string" }, "remark": note });
+    let three = chain_with(&[
+        plain(visits("integer")),
+        (with_note("string"), changes, transforms),
+        plain(entity("users", remark)),
+    ]);
+    database.with(&[&REVIEWED]).done(&three).await;
+    assert_eq!(
+        database.texts("SELECT visits || remark FROM users").await,
+        ["3 visitsx"]
+    );
+}
+
+async fn a_draft_equal_to_a_recorded_migration_is_taken_over(database: &Database) {
+    filled(database).await;
+    drafted(database, &with_note("integer")).await;
+    let two = chain_with(&[plain(visits("integer")), plain(with_note("integer"))]);
+    let done = database.done(&two).await;
+    assert_eq!((done.steps, done.seq), (Vec::new(), 2));
+    assert_eq!(database.ledger().await.seq, 2);
+}

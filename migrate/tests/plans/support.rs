@@ -1,0 +1,294 @@
+//! Databases, snapshots and chains of the cases.
+#![allow(dead_code)] // each module uses its part
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use linchpin_core::entity::TransformDesc;
+use linchpin_core::schema::{ColumnKind, SchemaSession, SchemaStore, Snapshot, Table};
+use linchpin_core::store::{DatabaseUrl, StoreProvider};
+use linchpin_core::{Timestamp, Value};
+use linchpin_migrate::{
+    Applied, Chain, Change, Declared, Installed, Ledger, Migration, Options, Phase, Plan, Refusal,
+    TransformRecord, apply, digest_of,
+};
+use linchpin_postgres::PostgresProvider;
+use linchpin_sqlite::SqliteProvider;
+use serde_json::{Value as Json, json};
+
+/// Makes two tests of each case: `sqlite::case` and `postgres::case`.
+macro_rules! on_both_stores {
+    ($($case:ident),+ $(,)?) => {
+        mod sqlite {
+            $(#[tokio::test(flavor = "multi_thread")]
+            async fn $case() {
+                super::$case(&crate::support::Database::sqlite()).await;
+            })+
+        }
+        mod postgres {
+            $(#[tokio::test(flavor = "multi_thread")]
+            async fn $case() {
+                super::$case(&crate::support::Database::postgres()).await;
+            })+
+        }
+    };
+}
+
+/// A database without tables.
+pub struct Database {
+    pub store: Arc<dyn SchemaStore>,
+    /// The folder of the file; `None` on a server.
+    pub folder: Option<tempfile::TempDir>,
+    /// The functions of the app.
+    pub transforms: Vec<&'static TransformDesc>,
+}
+
+impl Database {
+    pub fn sqlite() -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let url = format!("sqlite:{}", folder.path().join("app.db").display());
+        let store = SqliteProvider::default().schema(&DatabaseUrl::new(url.as_str()));
+        Self {
+            store: store.expect("a store").expect("a schema"),
+            folder: Some(folder),
+            transforms: Vec::new(),
+        }
+    }
+
+    pub fn postgres() -> Self {
+        let url = DatabaseUrl::new(crate::server::fresh_database());
+        let store = PostgresProvider::default().schema(&url);
+        Self {
+            store: store.expect("a store").expect("a schema"),
+            folder: None,
+            transforms: Vec::new(),
+        }
+    }
+
+    pub fn is_sqlite(&self) -> bool {
+        self.folder.is_some()
+    }
+
+    /// The same database for an app with these functions.
+    pub fn with(&self, transforms: &[&'static TransformDesc]) -> Self {
+        Self {
+            store: Arc::clone(&self.store),
+            folder: None,
+            transforms: transforms.to_vec(),
+        }
+    }
+
+    pub fn declared(&self, chain: &Chain) -> Declared {
+        Declared {
+            own_sql: Vec::new(),
+            app: "test".to_owned(),
+            entities: Vec::new(),
+            system: Vec::new(),
+            transforms: self.transforms.clone(),
+            snapshot: chain.snapshot(),
+        }
+    }
+
+    pub async fn session(&self) -> Box<dyn SchemaSession> {
+        self.store.connect().await.expect("a session")
+    }
+
+    /// Runs a statement.
+    pub async fn execute(&self, sql: &str) {
+        let mut session = self.session().await;
+        let done = session.execute(sql, &[]).await;
+        done.unwrap_or_else(|error| panic!("{sql}: {error}"));
+    }
+
+    /// The texts of a column of a query.
+    pub async fn texts(&self, sql: &str) -> Vec<String> {
+        let mut session = self.session().await;
+        let rows = session.query(sql, &[], &[ColumnKind::String]).await;
+        let rows = rows.unwrap_or_else(|error| panic!("{sql}: {error}"));
+        let text = |value: Value| match value {
+            Value::Text(text) => text,
+            other => format!("{other:?}"),
+        };
+        rows.into_iter().flatten().map(text).collect()
+    }
+
+    /// The number that a query returns.
+    pub async fn number(&self, sql: &str) -> i64 {
+        let mut session = self.session().await;
+        let rows = session.query(sql, &[], &[ColumnKind::Integer]).await;
+        let rows = rows.unwrap_or_else(|error| panic!("{sql}: {error}"));
+        rows[0][0].as_int().expect("a number")
+    }
+
+    pub async fn ledger(&self) -> Ledger {
+        let mut session = self.session().await;
+        let installed = Installed::load(&mut *session).await.expect("a ledger");
+        installed.ledger().expect("a ledger").clone()
+    }
+
+    pub async fn plan(&self, chain: &Chain) -> Result<Plan, Refusal> {
+        let mut session = self.session().await;
+        let installed = Installed::load(&mut *session).await?;
+        let declared = self.declared(chain);
+        Plan::make(&*self.store, &mut *session, &installed, (chain, &declared)).await
+    }
+
+    pub async fn digest(&self, chain: &Chain) -> Option<String> {
+        let plan = self.plan(chain).await.expect("a plan");
+        plan.approval(self.store.dialect())
+    }
+
+    /// Applies a chain, approved. `None` runs all phases.
+    pub async fn apply(&self, chain: &Chain, phase: Option<Phase>) -> Result<Applied, Refusal> {
+        let plan = self.plan(chain).await?;
+        let options = Options {
+            phase,
+            approve: plan.approval(self.store.dialect()),
+            ..options()
+        };
+        self.run(chain, &options).await
+    }
+
+    pub async fn run(&self, chain: &Chain, options: &Options) -> Result<Applied, Refusal> {
+        let declared = self.declared(chain);
+        apply(&*self.store, (chain, &declared), options, &mut |_| ()).await
+    }
+
+    /// Applies a chain to its end, or stops the test with the facts of the refusal.
+    pub async fn done(&self, chain: &Chain) -> Applied {
+        let done = self.apply(chain, None).await;
+        let done = done.unwrap_or_else(|r| panic!("{}: {r} {:?}", r.code, r.facts));
+        self.is_at_head(chain).await;
+        done
+    }
+
+    /// The database has the tables of the last snapshot and no others of the app.
+    pub async fn is_at_head(&self, chain: &Chain) {
+        let tables = chain.snapshot().tables();
+        let all: Vec<&Table> = tables.values().collect();
+        let mut session = self.session().await;
+        let found = session.compare(&all).await.expect("compared");
+        assert_eq!(found, []);
+        let others = session.tables().await.expect("tables");
+        let others = others.iter().filter(|name| !name.starts_with("linchpin_"));
+        assert_eq!(
+            others.collect::<Vec<_>>(),
+            tables.keys().collect::<Vec<_>>()
+        );
+    }
+
+    /// Adds the lease of an instance that serves for the next minute.
+    pub async fn lease(&self, id: &str, seq: u64) {
+        let mut session = self.session().await;
+        let now = session.now().await.expect("a time").millis() + 60_000;
+        let sql = "INSERT INTO linchpin_instances (id, host, seq, digest, epoch, lease_end) \
+                   VALUES ($1, $1, $2, '', 1, $3)";
+        let values = [
+            (Value::Text(id.to_owned()), ColumnKind::String),
+            (Value::Int(i64::try_from(seq).unwrap()), ColumnKind::Integer),
+            (Value::Date(Timestamp::from_millis(now)), ColumnKind::Date),
+        ];
+        session.execute(sql, &values).await.expect("a lease");
+    }
+
+    /// Ends all leases.
+    pub async fn stop_instances(&self) {
+        self.execute("DELETE FROM linchpin_instances").await;
+    }
+}
+
+/// Options that wait for little.
+pub fn options() -> Options {
+    Options {
+        lock_timeout: Duration::from_millis(300),
+        index_wait: Duration::from_millis(800),
+        ..Options::default()
+    }
+}
+
+/// A snapshot with one entity, whose storage name is `name`. A missing fact of a field has its
+/// usual value.
+pub fn entity(name: &str, fields: Json) -> Snapshot {
+    entity_with(name, fields, json!({}))
+}
+
+/// A snapshot with one entity. `facts` replace those of the entity.
+pub fn entity_with(name: &str, fields: Json, facts: Json) -> Snapshot {
+    let mut all = serde_json::Map::new();
+    let given = fields.as_object().expect("an object").clone();
+    let key = json!({ "type": "string", "default": { "kind": "uuid" } });
+    for (name, mut field) in [("id".to_owned(), key)].into_iter().chain(given) {
+        let facts = field.as_object_mut().expect("an object");
+        facts.entry("column").or_insert(json!(name));
+        facts.entry("optional").or_insert(json!(false));
+        facts.entry("formerNames").or_insert(json!([]));
+        all.insert(name, field);
+    }
+    let mut entity = json!({
+        "name": name, "storageName": name, "formerNames": [], "primary": "id", "fields": all,
+        "indexes": [], "uniques": [], "counters": [], "checks": [],
+    });
+    for (key, value) in facts.as_object().expect("an object") {
+        entity[key] = value.clone();
+    }
+    let document = json!({ "format": 2, "entities": { name: entity } });
+    serde_json::from_value(document).expect("a snapshot")
+}
+
+/// An index on one field; its name is that of a real one.
+pub fn index(prefix: &str, table: &str, field: &str) -> Json {
+    json!({
+        "name": format!("{prefix}_{table}_{field}"),
+        "keys": [{ "field": field, "desc": false }],
+        "live": false,
+    })
+}
+
+/// The entities of several snapshots in one.
+pub fn together(snapshots: impl IntoIterator<Item = Snapshot>) -> Snapshot {
+    let mut all = Snapshot::empty();
+    for snapshot in snapshots {
+        all.entities.extend(snapshot.entities);
+    }
+    all
+}
+
+/// A chain of these snapshots.
+pub fn chain(snapshots: &[Snapshot]) -> Chain {
+    let of = |snapshot: &Snapshot| (snapshot.clone(), Vec::new(), Vec::new());
+    chain_with(&snapshots.iter().map(of).collect::<Vec<_>>())
+}
+
+/// A link of a chain: the snapshot, the changes that name functions, and the functions.
+pub type Step = (Snapshot, Vec<Change>, Vec<TransformRecord>);
+
+pub fn chain_with(steps: &[Step]) -> Chain {
+    let mut parent = None;
+    let migrations = steps
+        .iter()
+        .zip(1..)
+        .map(|((snapshot, changes, transforms), seq)| {
+            let digest = digest_of(snapshot);
+            Migration {
+                format: Snapshot::FORMAT,
+                seq,
+                name: format!("change_{seq}"),
+                parent: parent.replace(digest.clone()),
+                snapshot: snapshot.clone(),
+                snapshot_digest: digest,
+                changes: changes.clone(),
+                transforms: transforms.clone(),
+            }
+        });
+    Chain::new(migrations.collect()).expect("a chain")
+}
+
+/// The record of a function in a migration.
+pub fn recorded(function: &TransformDesc) -> TransformRecord {
+    TransformRecord {
+        name: function.name.to_owned(),
+        from: "integer".to_owned(),
+        to: "string".to_owned(),
+        body: function.body.to_owned(),
+    }
+}

@@ -1,0 +1,314 @@
+//! Tests of a database whose tables and columns have other names than declared.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use super::tests::server;
+use super::*;
+use linchpin_conformance::{
+    FILLER, FOLDER, NOTE, RenamedStore, THING, agrees_with_memory, contracted,
+    items_agree_with_memory, renamed, runs_every_plan,
+};
+use linchpin_core::Code;
+use linchpin_core::filter::{Filter, Op, Operand, Source};
+use linchpin_core::store::create_tables;
+use linchpin_core::store::{SqlAnswer, SqlQuery, TableNames};
+
+fn execute(store: &PostgresStore, statements: Vec<String>) -> BoxFuture<'_, Result<()>> {
+    Box::pin(async move {
+        let mut open = store.pool.begin().await.map_err(Error::internal)?;
+        for statement in statements {
+            sqlx::query(sqlx::AssertSqlSafe(statement))
+                .execute(&mut *open)
+                .await
+                .map_err(Error::internal)?;
+        }
+        open.commit().await.map_err(Error::internal)
+    })
+}
+
+fn open() -> PostgresStore {
+    let mut options = PostgresOptions::new(server::fresh_url());
+    (options.readers, options.scans, options.writers) = (1, 1, 2);
+    PostgresStore::open(options).expect("a URL that can be used")
+}
+
+fn thing(id: &str, slug: &str) -> Vec<Value> {
+    let mut record = vec![Value::Null; THING.fields.len()];
+    for (at, text) in [(0, id), (1, slug), (7, "draft")] {
+        record[at] = Value::Text(text.to_owned());
+    }
+    record
+}
+
+/// The statements that keep in the database whether the names are the declared ones.
+fn switched() -> Vec<String> {
+    let mut all = contracted(&[&THING]);
+    all.push("UPDATE switch SET done = 1".to_owned());
+    all
+}
+
+/// A store with other names of [`THING`], which reads in the database whether they are gone.
+async fn switching() -> Arc<PostgresStore> {
+    let store = Arc::new(open());
+    create_tables(&*store, &[&THING]).await.expect("created");
+    let (names, mut statements) = renamed(&[&THING]);
+    statements.push("CREATE TABLE switch (done BIGINT)".to_owned());
+    statements.push("INSERT INTO switch VALUES (0)".to_owned());
+    execute(&store, statements).await.expect("renamed");
+    store.set_names(Arc::new(names));
+    let of = Arc::downgrade(&store);
+    store.on_stale_names(Arc::new(move || {
+        let of = of.clone();
+        Box::pin(async move {
+            let Some(store) = of.upgrade() else {
+                return Ok(());
+            };
+            let done: i64 = sqlx::query_scalar("SELECT done FROM switch")
+                .fetch_one(&store.pool)
+                .await
+                .map_err(Error::internal)?;
+            if done == 1 {
+                store.set_names(Arc::new(Names {
+                    epoch: 2,
+                    ..Names::default()
+                }));
+            }
+            Ok(())
+        })
+    }));
+    store
+}
+
+#[test]
+fn every_statement_agrees_with_the_memory_store_under_other_names() {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .expect("a runtime");
+    let _entered = runtime.enter();
+    let fresh = || {
+        let store: Arc<dyn Store> = Arc::new(RenamedStore::new(open(), vec![&THING], execute));
+        (store, ())
+    };
+    agrees_with_memory(30, fresh);
+    items_agree_with_memory(20, fresh);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_plan_runs_under_other_names() {
+    let store = RenamedStore::new(open(), vec![&FOLDER, &NOTE], execute);
+    store.ready().await.expect("created");
+    runs_every_plan(&store).await;
+    store.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn names_change_under_load_without_a_failed_request() {
+    let store = switching().await;
+    let insert = store.prepare(&THING, Plan::Insert).expect("a plan");
+    let by_key = |filter| Plan::Select {
+        filter,
+        order: Vec::new(),
+        after: None,
+        limit: None,
+    };
+    let read = store
+        .prepare(&THING, by_key(Filter::eq_arg(0, 0)))
+        .expect("a plan");
+    // The title has no index: a long read.
+    let scan = store
+        .prepare(&THING, by_key(Filter::eq_arg(2, 0)))
+        .expect("a plan");
+    let (over, done) = (
+        Arc::new(AtomicBool::new(false)),
+        Arc::new(AtomicUsize::new(0)),
+    );
+    let load: Vec<_> = (0..4)
+        .map(|task| {
+            let (store, over, done) = (Arc::clone(&store), Arc::clone(&over), Arc::clone(&done));
+            let (insert, read, scan) = (insert.clone(), read.clone(), scan.clone());
+            tokio::spawn(async move {
+                let mut number = 0;
+                while !over.load(Ordering::Relaxed) {
+                    let key = format!("{task}-{number}");
+                    number += 1;
+                    let record = thing(&key, &key);
+                    let stored = store.run(&insert, record, Rows::count()).await;
+                    stored.expect("stored");
+                    let key = vec![Value::Text(key)];
+                    let found = store.run(&read, key, Rows::count()).await.expect("read");
+                    assert_eq!(found.count, 1);
+                    let none = vec![Value::Text("none".to_owned())];
+                    store.run(&scan, none, Rows::count()).await.expect("read");
+                    done.fetch_add(1, Ordering::Relaxed);
+                }
+            })
+        })
+        .collect();
+    let more = |than: usize| {
+        let done = Arc::clone(&done);
+        async move {
+            while done.load(Ordering::Relaxed) < than {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        }
+    };
+    more(20).await;
+    execute(&store, switched()).await.expect("switched");
+    more(done.load(Ordering::Relaxed) + 20).await;
+    over.store(true, Ordering::Relaxed);
+    for task in load {
+        task.await.expect("no request failed");
+    }
+    assert_eq!(store.names.generation(), 2);
+    store.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_transaction_that_meets_the_change_of_names_is_not_repeated() {
+    let store = switching().await;
+    let insert = store.prepare(&THING, Plan::Insert).expect("a plan");
+    execute(&store, switched()).await.expect("switched");
+
+    let mut open = store.begin().await.expect("begun");
+    let refused = open.run(&insert, thing("a", "a"), Rows::count()).await;
+    let refused = refused.expect_err("the names have changed");
+    assert_eq!(
+        (refused.code(), refused.retry_after_seconds()),
+        (Code::SchemaPending, Some(1))
+    );
+    open.rollback().await;
+
+    let mut open = store.begin().await.expect("begun");
+    open.run(&insert, thing("a", "a"), Rows::count())
+        .await
+        .expect("stored");
+    open.commit().await.expect("committed");
+    store.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_write_in_a_transaction_of_its_own_is_repeated_under_the_new_names() {
+    let store = switching().await;
+    let insert = store.prepare(&THING, Plan::Insert).expect("a plan");
+    execute(&store, switched()).await.expect("switched");
+    // A write that keeps its records is such a transaction, as one with events is.
+    let kept = Rows::count().witnessing(&THING);
+    let mut rows = store
+        .run(&insert, thing("a", "a"), kept)
+        .await
+        .expect("stored");
+    let records = rows.witnessed();
+    assert_eq!(records.len(), 1);
+    assert_eq!(records[0][0], Value::Text("a".to_owned()));
+    store.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_missing_column_that_no_change_of_names_explains_is_internal() {
+    let store = switching().await;
+    let insert = store.prepare(&THING, Plan::Insert).expect("a plan");
+    let drop = "ALTER TABLE \"was conformance_things\" DROP COLUMN \"was meta\"";
+    execute(&store, vec![drop.to_owned()])
+        .await
+        .expect("dropped");
+    let refused = store.run(&insert, thing("a", "a"), Rows::count()).await;
+    assert_eq!(refused.map_err(|e| e.code()).err(), Some(Code::Internal));
+    let mut open = store.begin().await.expect("begun");
+    let refused = open.run(&insert, thing("a", "a"), Rows::count()).await;
+    assert_eq!(refused.map_err(|e| e.code()).err(), Some(Code::Internal));
+    open.rollback().await;
+    store.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_column_without_a_field_gets_its_filler() {
+    let store = switching().await;
+    let insert = store.prepare(&THING, Plan::Insert).expect("a plan");
+    store
+        .run(&insert, thing("a", "a"), Rows::count())
+        .await
+        .expect("stored");
+    let filled: String = sqlx::query_scalar(sqlx::AssertSqlSafe(format!(
+        "SELECT {FILLER} FROM \"was conformance_things\""
+    )))
+    .fetch_one(&store.pool)
+    .await
+    .expect("a record");
+    assert_eq!(filled, "none");
+    store.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_value_that_the_database_does_not_take_yet_is_schema_pending() {
+    let store = open();
+    create_tables(&store, &[&THING]).await.expect("created");
+    let insert = store.prepare(&THING, Plan::Insert).expect("a plan");
+    let with = |status: Value| {
+        let mut values = thing("a", "a");
+        values[7] = status;
+        store.run(&insert, values, Rows::count())
+    };
+    let code = |outcome: Result<Rows>| outcome.map(|_| ()).map_err(|error| error.code());
+    let new = || Value::Text("new".to_owned());
+    for status in [Value::Null, new()] {
+        assert_eq!(code(with(status).await), Err(Code::Internal));
+    }
+    let mut names = Names::default();
+    let mut own = TableNames::new("conformance_things");
+    own.pending.push("status".to_owned());
+    names.tables.insert("conformance_things".to_owned(), own);
+    store.set_names(Arc::new(names));
+    for status in [Value::Null, new()] {
+        assert_eq!(code(with(status).await), Err(Code::SchemaPending));
+    }
+    store.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sql_of_a_handler_has_the_present_names() {
+    let store = switching().await;
+    let insert = store.prepare(&THING, Plan::Insert).expect("a plan");
+    store
+        .run(&insert, thing("a", "b"), Rows::count())
+        .await
+        .expect("stored");
+    let driver = store.sql().expect("a driver");
+    let query = |text: &'static str| SqlQuery {
+        entity: &THING,
+        text,
+        values: Vec::new(),
+        filter: Filter::cond(
+            0,
+            Op::Eq,
+            Operand::One(Source::Value(Value::Text("a".to_owned()))),
+        ),
+    };
+    let texts = [
+        "SELECT {column:slug} AS slug FROM {table} WHERE {guard}",
+        "SELECT {table}.{column:slug} AS slug FROM {visible}",
+    ];
+    for switch in [false, true] {
+        if switch {
+            execute(&store, switched()).await.expect("switched");
+            let mut open = driver.begin(&THING).await.expect("begun");
+            let refused = driver.run(query(texts[0]), Some(&mut open), true).await;
+            assert_eq!(
+                refused.map_err(|e| e.code()).err(),
+                Some(Code::SchemaPending)
+            );
+        }
+        for text in texts {
+            driver.check(&THING, text).await.expect("a statement");
+            let found = driver.run(query(text), None, true).await.expect("rows");
+            let SqlAnswer::Rows(found) = found else {
+                panic!("no rows")
+            };
+            assert_eq!(found[0].get::<String>("slug").expect("a text"), "b");
+        }
+    }
+    let unknown = "SELECT {column:slogan} FROM {table} WHERE {guard}";
+    assert!(driver.check(&THING, unknown).await.is_err());
+    store.close().await;
+}

@@ -1,0 +1,321 @@
+//! The outbox on the server: the events of a transaction are one row, written before its commit.
+//!
+//! Transactions commit in another order than they take numbers, so one number cannot be the
+//! position of a consumer: if it passed the number of an open transaction, the events of that
+//! transaction would be lost. Instead, the position is a *set* of processed numbers, stored as
+//! ranges. A consumer gets the rows that are not in the set. Nothing waits: an event is delivered
+//! as soon as it is committed. Two transactions that change one record take their numbers while
+//! they lock that record, so events of a record are in order within every read, and from one read
+//! to the next. For the same reason the table says which rows are next, also if this process wrote
+//! them: a row of another process may come first.
+//!
+//! A rollback leaves a hole in the set. A hole is closed when it can no longer be filled: every
+//! transaction that was open when a higher number was seen has ended, and there is no row.
+
+mod courier;
+mod outgoing;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use sqlx::Connection as _;
+use tokio_postgres::types::{ToSql, Type};
+
+pub(super) use self::courier::Courier;
+pub(super) use self::outgoing::{Handover, Recorder};
+
+use super::row::Raw;
+use super::{PostgresStore, bind};
+use linchpin_core::BoxFuture;
+use linchpin_core::event::{OutboxRow, StoredText};
+use linchpin_core::store::{Committed, Numbers, Outbox, Parked, Waiting};
+use linchpin_core::{Error, Result, Timestamp, Uuid};
+
+/// The names of the tables.
+pub(super) const NAMES: [&str; 3] = ["linchpin_outbox", "linchpin_consumers", "linchpin_parked"];
+/// The sequence has no cache: numbers must ascend across connections.
+pub(super) const TABLES: [&str; 3] = [
+    "CREATE TABLE IF NOT EXISTS linchpin_outbox (seq BIGINT GENERATED ALWAYS AS IDENTITY (CACHE 1) PRIMARY KEY, id UUID NOT NULL, \
+     entity TEXT NOT NULL, record TEXT, at TIMESTAMPTZ(3) NOT NULL, event JSON NOT NULL)",
+    // `mark` is a number that was seen, and `since` is a transaction that began later than all
+    // transactions with smaller numbers.
+    "CREATE TABLE IF NOT EXISTS linchpin_consumers (name TEXT PRIMARY KEY, had INT8MULTIRANGE NOT NULL, mark BIGINT, since XID8)",
+    "CREATE TABLE IF NOT EXISTS linchpin_parked (consumer TEXT NOT NULL, id UUID NOT NULL, parked_at TIMESTAMPTZ(3) NOT NULL, \
+     error TEXT NOT NULL, event JSON NOT NULL, PRIMARY KEY (consumer, id))",
+];
+/// Columns that the first release did not have. `leader` delivers to the consumer until an instant,
+/// under the number `fence`; `locked` says that it held the advisory lock. `lost` rows were removed
+/// while no app knew the consumer.
+const COLUMNS: &str = "ALTER TABLE linchpin_consumers ADD COLUMN IF NOT EXISTS leader TEXT, \
+     ADD COLUMN IF NOT EXISTS fence BIGINT NOT NULL DEFAULT 0, ADD COLUMN IF NOT EXISTS until TIMESTAMPTZ, \
+     ADD COLUMN IF NOT EXISTS locked BOOLEAN NOT NULL DEFAULT false, ADD COLUMN IF NOT EXISTS lost BIGINT NOT NULL DEFAULT 0";
+/// Looked up first, because the change of a table locks it.
+const PRESENT: &str = "SELECT count(*) = 5 FROM pg_attribute WHERE attrelid = 'linchpin_consumers'::regclass AND NOT attisdropped \
+     AND attname IN ('leader', 'fence', 'until', 'locked', 'lost')";
+const JOIN: &str = "INSERT INTO linchpin_consumers (name, had) \
+     SELECT $1, CASE WHEN max(seq) IS NULL THEN '{}' ELSE int8multirange(int8range(1, max(seq), '[]')) END FROM linchpin_outbox \
+     ON CONFLICT (name) DO NOTHING";
+const INSERT: &str = "INSERT INTO linchpin_outbox (id, entity, at, event) SELECT e.id::uuid, '', e.at, e.event::json \
+     FROM unnest($1, $2, $3) AS e(id, at, event) RETURNING seq";
+/// One read: the rows within the holes of a consumer's set, and after the set. Known rows come
+/// without their events.
+const WAITING: &str = "WITH had AS (SELECT had + $2::text::int8multirange AS had FROM linchpin_consumers WHERE name = $1) \
+     SELECT e.seq, e.id::text, e.entity, e.record, e.at, CASE WHEN e.seq = ANY($4) THEN NULL ELSE e.event::text END \
+     FROM had CROSS JOIN LATERAL unnest('{[1,)}'::int8multirange - had.had) AS hole CROSS JOIN LATERAL \
+     (SELECT * FROM linchpin_outbox WHERE seq >= lower(hole) AND seq < coalesce(upper(hole), 9223372036854775807) ORDER BY seq LIMIT $3) AS e \
+     ORDER BY e.seq LIMIT $3";
+/// Takes the number of rows that the consumer can never get.
+const LOST: &str = "UPDATE linchpin_consumers AS c SET lost = 0 FROM (SELECT name, lost FROM linchpin_consumers \
+     WHERE name = $1 AND lost > 0 FOR UPDATE) AS o WHERE c.name = o.name RETURNING o.lost";
+/// A transaction that takes a number has changed a record before, and so has a transaction id: all
+/// transactions with numbers up to the mark are older than the transaction that stores the mark.
+const SETTLE: &str = "WITH c AS (SELECT had + $2::text::int8multirange AS had, \
+       CASE WHEN since <= pg_snapshot_xmin(pg_current_snapshot()) THEN mark END AS final, mark IS NULL AS unmarked \
+       FROM linchpin_consumers WHERE name = $1 FOR UPDATE), \
+     d AS (SELECT c.*, (SELECT coalesce(range_agg(int8range(o.seq, o.seq, '[]')), '{}') FROM unnest('{[1,)}'::int8multirange - c.had) AS hole \
+       CROSS JOIN LATERAL (SELECT seq FROM linchpin_outbox WHERE seq >= lower(hole) AND seq < upper(hole) AND seq <= c.final) AS o) AS late \
+       FROM c) \
+     UPDATE linchpin_consumers SET \
+       had = d.had + CASE WHEN d.final IS NULL THEN '{}' ELSE int8multirange(int8range(1, d.final, '[]')) - d.late END, \
+       mark = CASE WHEN d.unmarked OR d.final IS NOT NULL THEN upper(d.had) - 1 ELSE mark END, \
+       since = CASE WHEN d.unmarked OR d.final IS NOT NULL THEN pg_current_xact_id() ELSE since END \
+     FROM d WHERE name = $1";
+const PARK: &str = "INSERT INTO linchpin_parked (consumer, id, parked_at, error, event) VALUES ($1, $2::text::uuid, $3, $4, $5::text::json) \
+     ON CONFLICT (consumer, id) DO NOTHING";
+/// Removes rows that all consumers have processed; an unknown consumer has processed none. Other
+/// consumers, which no app has at present, are told later what they lost.
+const PRUNE: &str = "WITH had AS (SELECT range_intersect_agg(had) AS had, count(*) AS known FROM linchpin_consumers WHERE name = ANY($1)), \
+     old AS (SELECT seq, at FROM linchpin_outbox ORDER BY seq LIMIT $3), \
+     gone AS (DELETE FROM linchpin_outbox USING had, old WHERE linchpin_outbox.seq = old.seq AND old.at < $2 AND old.seq <@ had.had \
+       AND had.known = cardinality($1) RETURNING linchpin_outbox.seq), \
+     gap AS (SELECT range_agg(int8range(seq, seq, '[]')) AS rows FROM gone), \
+     behind AS (UPDATE linchpin_consumers AS c SET had = c.had + gap.rows, \
+       lost = c.lost + (SELECT count(*) FROM gone WHERE NOT gone.seq <@ c.had) \
+       FROM gap WHERE c.name <> ALL($1) AND NOT gap.rows <@ c.had) \
+     SELECT count(*) FROM gone";
+const PRUNE_PARKED: &str = "DELETE FROM linchpin_parked WHERE parked_at < $1";
+
+/// A set of numbers in the server's syntax.
+fn set(numbers: &Numbers) -> String {
+    let range = |(from, to): &(i64, i64)| format!("[{from},{to}]");
+    let ranges: Vec<String> = numbers.ranges().iter().map(range).collect();
+    format!("{{{}}}", ranges.join(","))
+}
+
+/// A row without its events, which `event` holds.
+fn stored(
+    row: &tokio_postgres::Row,
+    event: String,
+) -> std::result::Result<StoredText, Box<dyn std::error::Error + Send + Sync>> {
+    let id: String = row.try_get(1)?;
+    let at: Raw<'_> = row.try_get(4)?;
+    let at = <[u8; 8]>::try_from(at.0)
+        .ok()
+        .map(i64::from_be_bytes)
+        .and_then(bind::date);
+    Ok(StoredText {
+        id: Uuid::parse(&id).ok_or("an event without an id")?,
+        entity: row.try_get(2)?,
+        record: row.try_get(3)?,
+        at: at.ok_or("an event outside of the years 1 to 9999")?,
+        event,
+    })
+}
+
+fn read(
+    row: &tokio_postgres::Row,
+    known: &[Arc<OutboxRow>],
+) -> std::result::Result<Arc<OutboxRow>, Box<dyn std::error::Error + Send + Sync>> {
+    let seq: i64 = row.try_get(0)?;
+    let event: Option<String> = row.try_get(5)?;
+    match event {
+        Some(event) => Ok(Arc::new(stored(row, event)?.decode(seq))),
+        None => {
+            let known = known.iter().find(|row| row.seq == seq);
+            Ok(Arc::clone(known.ok_or("a row that is not known")?))
+        }
+    }
+}
+
+impl Outbox for PostgresStore {
+    fn open<'a>(
+        &'a self,
+        consumers: &'a [&'a str],
+        committed: Arc<dyn Committed>,
+    ) -> BoxFuture<'a, Result<()>> {
+        self.handover.set(committed);
+        if consumers.is_empty() {
+            return Box::pin(std::future::ready(Ok(())));
+        }
+        Box::pin(async move {
+            let open = async {
+                let mut connection = self.pool.acquire().await?;
+                let mut transaction = connection.begin().await?;
+                for table in TABLES {
+                    sqlx::query(table).execute(&mut *transaction).await?;
+                }
+                let present: bool = sqlx::query_scalar(PRESENT)
+                    .fetch_one(&mut *transaction)
+                    .await?;
+                if !present {
+                    sqlx::query(COLUMNS).execute(&mut *transaction).await?;
+                }
+                for consumer in consumers {
+                    sqlx::query(JOIN)
+                        .bind(*consumer)
+                        .execute(&mut *transaction)
+                        .await?;
+                }
+                // Tables with these names and other columns belong to another application.
+                sqlx::query(WAITING)
+                    .bind("")
+                    .bind("{}")
+                    .bind(0_i64)
+                    .bind(Vec::<i64>::new())
+                    .fetch_all(&mut *transaction)
+                    .await?;
+                sqlx::query(SETTLE)
+                    .bind("")
+                    .bind("{}")
+                    .execute(&mut *transaction)
+                    .await?;
+                transaction.commit().await
+            };
+            open.await.map_err(|error| {
+                let help = "help: they are made by PostgreSQL 14 or later, and nothing else may bear their names";
+                linchpin_core::Error::new(
+                    linchpin_core::Code::Internal,
+                    format!("the tables linchpin_outbox and linchpin_consumers cannot be used: {error}\n{help}"),
+                )
+            })
+        })
+    }
+
+    fn knows<'a>(&'a self, consumer: &'a str) -> BoxFuture<'a, Result<bool>> {
+        Box::pin(async move {
+            let found = sqlx::query("SELECT 1 FROM linchpin_consumers WHERE name = $1")
+                .bind(consumer)
+                .fetch_optional(&self.pool)
+                .await;
+            found.map(|row| row.is_some()).map_err(Error::unavailable)
+        })
+    }
+
+    fn is_in_commit_order(&self) -> bool {
+        false
+    }
+
+    fn lead<'a>(
+        &'a self,
+        consumers: &'a [&'a str],
+        lease: Duration,
+    ) -> BoxFuture<'a, Result<Vec<Option<i64>>>> {
+        Box::pin(async move {
+            let mut fences = Vec::with_capacity(consumers.len());
+            for consumer in consumers {
+                fences.push(self.courier.lead(consumer, lease).await?);
+            }
+            Ok(fences)
+        })
+    }
+
+    fn resign<'a>(&'a self, consumers: &'a [&'a str]) -> BoxFuture<'a, Result<()>> {
+        Box::pin(self.courier.resign(consumers))
+    }
+
+    fn waiting<'a>(
+        &'a self,
+        consumer: &'a str,
+        taken: &'a Numbers,
+        known: &'a [Arc<OutboxRow>],
+        limit: usize,
+    ) -> BoxFuture<'a, Result<Waiting>> {
+        Box::pin(async move {
+            let live = self.courier.any().await?;
+            let mut lost = 0;
+            // Only a consumer that no app had can have lost rows.
+            if taken.is_empty() {
+                let gone = self
+                    .courier
+                    .run(&live, LOST, &[(&consumer, Type::TEXT)])
+                    .await?;
+                if let Some(row) = gone.first() {
+                    let rows: i64 = row.try_get(0).map_err(Error::internal)?;
+                    lost = rows.unsigned_abs();
+                }
+            }
+            let (taken, limit) = (set(taken), i64::try_from(limit).unwrap_or(i64::MAX));
+            let seqs: Vec<i64> = known.iter().map(|row| row.seq).collect();
+            let values: [(&(dyn ToSql + Sync), Type); 4] = [
+                (&consumer, Type::TEXT),
+                (&taken, Type::TEXT),
+                (&limit, Type::INT8),
+                (&seqs, Type::INT8_ARRAY),
+            ];
+            let rows = self.courier.run(&live, WAITING, &values).await?;
+            let rows: Result<Vec<_>> = rows
+                .iter()
+                .map(|row| read(row, known).map_err(Error::internal))
+                .collect();
+            Ok(Waiting { rows: rows?, lost })
+        })
+    }
+
+    fn settle<'a>(&'a self, consumer: &'a str, done: &'a Numbers) -> BoxFuture<'a, Result<()>> {
+        Box::pin(async move {
+            // Even if another process delivers now: processed events stay processed.
+            let live = self.courier.any().await?;
+            let done = set(done);
+            let values: [(&(dyn ToSql + Sync), Type); 2] =
+                [(&consumer, Type::TEXT), (&done, Type::TEXT)];
+            self.courier.run(&live, SETTLE, &values).await.map(drop)
+        })
+    }
+
+    fn park<'a>(&'a self, consumer: &'a str, parked: &'a Parked) -> BoxFuture<'a, Result<()>> {
+        Box::pin(async move {
+            let live = self.courier.any().await?;
+            let (id, event) = (parked.event.event.id.as_str(), parked.event.text());
+            let at = bind::Moment::from(parked.at);
+            let values: [(&(dyn ToSql + Sync), Type); 5] = [
+                (&consumer, Type::TEXT),
+                (&id, Type::TEXT),
+                (&at, Type::TIMESTAMPTZ),
+                (&parked.error, Type::TEXT),
+                (&event, Type::TEXT),
+            ];
+            self.courier.run(&live, PARK, &values).await.map(drop)
+        })
+    }
+
+    fn prune<'a>(
+        &'a self,
+        consumers: &'a [&'a str],
+        before: Timestamp,
+        parked: Timestamp,
+        limit: usize,
+    ) -> BoxFuture<'a, Result<usize>> {
+        Box::pin(async move {
+            let live = self.courier.any().await?;
+            let parked = bind::Moment::from(parked);
+            self.courier
+                .run(&live, PRUNE_PARKED, &[(&parked, Type::TIMESTAMPTZ)])
+                .await?;
+            let (before, limit) = (
+                bind::Moment::from(before),
+                i64::try_from(limit).unwrap_or(i64::MAX),
+            );
+            let values: [(&(dyn ToSql + Sync), Type); 3] = [
+                (&consumers, Type::TEXT_ARRAY),
+                (&before, Type::TIMESTAMPTZ),
+                (&limit, Type::INT8),
+            ];
+            let rows = self.courier.run(&live, PRUNE, &values).await?;
+            let removed: i64 = rows
+                .first()
+                .map_or(Ok(0), |row| row.try_get(0))
+                .map_err(Error::internal)?;
+            Ok(usize::try_from(removed).unwrap_or_default())
+        })
+    }
+}

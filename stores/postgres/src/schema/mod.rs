@@ -1,0 +1,26 @@
+//! The schema of a database: its statements, its comparison with the physical model, and sessions
+//! that change it.
+
+mod catalog;
+mod compare;
+mod concurrent;
+mod dialect;
+mod fault;
+mod folding;
+mod literal;
+mod session;
+mod store;
+#[cfg(test)]
+mod tests;
+mod value;
+
+use linchpin_core::entity::EntityDesc;
+use linchpin_core::schema;
+
+pub use self::dialect::PostgresDialect;
+pub(super) use self::store::Schema;
+
+/// `pk_posts`
+pub(super) fn key_name(entity: &EntityDesc) -> String {
+    schema::key_name(entity.storage_name)
+}

@@ -1,0 +1,286 @@
+//! Connections for work on the schema, and the lock of a runner of migrations.
+
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use linchpin_core::schema::{
+    Dialect, Locking, SchemaError, SchemaFault, SchemaLock, SchemaSession, SchemaStore,
+};
+use linchpin_core::{BoxFuture, Error, causes};
+use sqlx::postgres::{PgConnectOptions, PgRow};
+use sqlx::{AssertSqlSafe, ConnectOptions, PgConnection, Row};
+
+use super::dialect::PostgresDialect;
+use super::fault;
+use super::session::Session;
+use crate::connect::Connector;
+use crate::{PostgresOptions, connect_options};
+
+/// The oldest supported version of the server.
+const OLDEST: i32 = 130_000;
+/// The key of the runner's advisory lock: `linchpn2`.
+const LOCK: i64 = 0x6c69_6e63_6870_6e32;
+/// How long a check of the lock waits for the server.
+const ANSWER: Duration = Duration::from_secs(10);
+/// Settings of a session that must not depend on the role or the database.
+const SETTINGS: [&str; 4] = [
+    "SET statement_timeout = 0",
+    "SET synchronous_commit = on",
+    "SET client_min_messages = warning",
+    "SET idle_in_transaction_session_timeout = 0",
+];
+
+/// Opens connections. A clone opens the same.
+#[derive(Clone)]
+pub(crate) struct Schema {
+    options: PgConnectOptions,
+    settings: Arc<[String]>,
+    patience: Duration,
+    /// Set after a check that no pooler in transaction mode is in between.
+    direct: Arc<OnceLock<()>>,
+    /// The connector of a store whose server must take writes.
+    probe: Option<Arc<Connector>>,
+}
+
+impl Schema {
+    /// It connects to nothing yet.
+    ///
+    /// # Errors
+    /// If the URL is invalid; the message never contains a password.
+    pub(crate) fn new(options: &PostgresOptions, connector: &Connector) -> Result<Self, Error> {
+        // The name of the process, for runners that find the lock taken.
+        let name = format!("linchpin process {} on {}", std::process::id(), host());
+        Ok(Self {
+            options: connect_options(options)?
+                .application_name(&name)
+                .extra_float_digits(None)
+                .disable_statement_logging(),
+            settings: connector.settings().map(str::to_owned).collect(),
+            patience: options.connect_timeout,
+            direct: Arc::default(),
+            probe: None,
+        })
+    }
+
+    /// The schema of an open store: a session is refused, in the words of the store, if the server
+    /// cannot be reached or takes no writes.
+    pub(crate) fn of_server(mut self, connector: &Arc<Connector>) -> Self {
+        self.probe = Some(Arc::clone(connector));
+        self
+    }
+
+    /// Opens a connection with its settings.
+    pub(super) async fn open(&self) -> Result<PgConnection, SchemaError> {
+        let open = async {
+            let mut connection = self.options.connect().await?;
+            let own = SETTINGS.into_iter();
+            let all: Vec<&str> = self
+                .settings
+                .iter()
+                .map(String::as_str)
+                .chain(own)
+                .collect();
+            // They consist of numbers and fixed text only.
+            sqlx::raw_sql(AssertSqlSafe(all.join("; ")))
+                .execute(&mut connection)
+                .await?;
+            Ok(connection)
+        };
+        match tokio::time::timeout(self.patience, open).await {
+            Ok(opened) => opened.map_err(fault::of),
+            Err(_) => Err(SchemaError::new(
+                SchemaFault::Unreachable,
+                format!(
+                    "the database server does not answer within {:?}",
+                    self.patience
+                ),
+            )),
+        }
+    }
+
+    async fn lock(&self) -> Result<Locking, SchemaError> {
+        let mut connection = self.open().await?;
+        let pid = backend(&mut connection).await.map_err(fault::of)?;
+        // A runner that waits for the lock tries it often; one check is enough.
+        if self.direct.get().is_none() {
+            self.refuse_pooler(&mut connection, pid).await?;
+            self.direct.get_or_init(|| ());
+        }
+        let taken = one(
+            &mut connection,
+            &format!("SELECT pg_try_advisory_lock({LOCK})"),
+        )
+        .await
+        .and_then(|row| row.try_get(0))
+        .map_err(fault::of)?;
+        if taken {
+            return Ok(Locking::Taken(Box::new(Lock { connection, pid })));
+        }
+        holder(&mut connection)
+            .await
+            .map(Locking::Busy)
+            .map_err(fault::of)
+    }
+
+    /// Two open connections to a server have different processes. A transaction pooler gives its
+    /// connection to the server to one client after the other.
+    async fn refuse_pooler(
+        &self,
+        connection: &mut PgConnection,
+        pid: i32,
+    ) -> Result<(), SchemaError> {
+        let mut other = self.open().await?;
+        for _ in 0..3 {
+            let second = backend(&mut other).await.map_err(fault::of)?;
+            let first = backend(&mut *connection).await.map_err(fault::of)?;
+            if first != pid || second == pid {
+                return Err(pooler());
+            }
+        }
+        Ok(())
+    }
+}
+
+fn pooler() -> SchemaError {
+    SchemaError::new(
+        SchemaFault::Pooler,
+        "the connection goes through a pooler in transaction mode, which cannot hold the \
+         lock of a migration; use the address of the server itself, or a pooler in session mode",
+    )
+}
+
+/// The name of this machine.
+fn host() -> String {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let name = name.trim();
+    if name.is_empty() {
+        std::env::var("HOSTNAME").unwrap_or_else(|_| "an unknown host".to_owned())
+    } else {
+        name.to_owned()
+    }
+}
+
+/// Runs a fixed text in the simple protocol, and returns its only row.
+pub(super) async fn one(connection: &mut PgConnection, sql: &str) -> sqlx::Result<PgRow> {
+    sqlx::raw_sql(AssertSqlSafe(sql))
+        .fetch_one(connection)
+        .await
+}
+
+/// The process id of the server's side.
+pub(super) async fn backend(connection: &mut PgConnection) -> sqlx::Result<i32> {
+    one(connection, "SELECT pg_backend_pid()").await?.try_get(0)
+}
+
+/// Describes the session that has the lock.
+async fn holder(connection: &mut PgConnection) -> sqlx::Result<String> {
+    let text = format!(
+        "SELECT 'session ' || l.pid || coalesce(' of ' || nullif(a.application_name, ''), '') \
+         || coalesce(' from ' || host(a.client_addr), '') \
+         || coalesce(' since ' || to_char(a.backend_start AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS\"Z\"'), '') \
+         FROM {HELD} LEFT JOIN pg_stat_activity a ON a.pid = l.pid WHERE {OURS} LIMIT 1"
+    );
+    let row = sqlx::raw_sql(AssertSqlSafe(text))
+        .fetch_optional(connection)
+        .await?;
+    match row {
+        Some(row) => row.try_get(0),
+        None => Ok("a session that has just ended".to_owned()),
+    }
+}
+
+const HELD: &str = "pg_locks l";
+/// The lock in the catalog: the halves of its key, in this database.
+const OURS: &str = "l.locktype = 'advisory' AND l.granted AND l.objsubid = 1 \
+    AND l.classid = 1818848867::oid AND l.objid = 1752198706::oid \
+    AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())";
+
+struct Lock {
+    connection: PgConnection,
+    pid: i32,
+}
+
+impl SchemaLock for Lock {
+    fn check(&mut self) -> BoxFuture<'_, Result<(), SchemaError>> {
+        Box::pin(async move {
+            let sql = format!(
+                "SELECT pg_backend_pid(), EXISTS (SELECT FROM {HELD} WHERE {OURS} AND l.pid = pg_backend_pid())"
+            );
+            let look = async {
+                let row = one(&mut self.connection, &sql).await?;
+                Ok((row.try_get::<i32, _>(0)?, row.try_get::<bool, _>(1)?))
+            };
+            let lost = |what: &str| Err(SchemaError::new(SchemaFault::Unreachable, what));
+            match tokio::time::timeout(ANSWER, look).await {
+                Err(_) => lost("the database server does not answer"),
+                Ok(Err(error)) => Err(fault::of(error)),
+                Ok(Ok((pid, _))) if pid != self.pid => Err(pooler()),
+                Ok(Ok((_, false))) => lost("the lock of the migration is lost"),
+                Ok(Ok((_, true))) => Ok(()),
+            }
+        })
+    }
+}
+
+impl SchemaStore for Schema {
+    fn dialect(&self) -> &'static dyn Dialect {
+        &PostgresDialect
+    }
+
+    fn database(&self) -> String {
+        self.options
+            .get_database()
+            .unwrap_or_else(|| self.options.get_username())
+            .to_owned()
+    }
+
+    fn connect(&self) -> BoxFuture<'_, Result<Box<dyn SchemaSession>, SchemaError>> {
+        Box::pin(async move {
+            if let Some(connector) = &self.probe {
+                connector.probe().await.map_err(|error| {
+                    let why: Vec<String> = causes(&error).map(ToString::to_string).collect();
+                    SchemaError::new(SchemaFault::Unreachable, why.join(": "))
+                })?;
+            }
+            Ok(Box::new(self.session().await?) as Box<dyn SchemaSession>)
+        })
+    }
+
+    fn try_lock(&self) -> BoxFuture<'_, Result<Locking, SchemaError>> {
+        Box::pin(self.lock())
+    }
+}
+
+impl Schema {
+    /// Opens a session, and checks the server.
+    pub(super) async fn session(&self) -> Result<Session, SchemaError> {
+        let mut connection = self.open().await?;
+        let facts = "SELECT current_setting('server_version_num')::int4, \
+             current_setting('server_encoding'), current_schema()::text";
+        let row = one(&mut connection, facts).await.map_err(fault::of)?;
+        let read = || Ok((row.try_get(0)?, row.try_get(1)?, row.try_get(2)?));
+        let (version, encoding, schema): (i32, String, Option<String>) =
+            read().map_err(fault::of)?;
+        let unsupported = |what: String| Err(SchemaError::new(SchemaFault::Unsupported, what));
+        if version < OLDEST {
+            return unsupported(format!(
+                "the server has version {}.{}; version 13 or newer is needed",
+                version / 10_000,
+                version % 10_000
+            ));
+        }
+        if encoding != "UTF8" {
+            return unsupported(format!(
+                "the database keeps texts as {encoding}; UTF8 is needed"
+            ));
+        }
+        if schema.is_none() {
+            return unsupported(
+                "the search path of the role names no schema that exists; create the schema, or \
+                 set `search_path`"
+                    .to_owned(),
+            );
+        }
+        Ok(Session::new(self.clone(), connection))
+    }
+}

@@ -1,0 +1,284 @@
+//! Custom SQL within a generated statement: a condition, an order.
+//!
+//! The texts are static, and values are never part of them. But a text must not end early, or the
+//! rest of the statement, above all the row-level filter, would be ignored. So each text is
+//! tokenized like the database does it, and refused unless it stays within its parentheses.
+
+use linchpin_core::entity::EntityDesc;
+use linchpin_core::store::CustomSql;
+use linchpin_core::{Error, Result};
+
+use crate::statement::COLUMN;
+
+/// The parameter syntax of a database.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dialect {
+    /// `?1`; names may be in brackets or backticks, and parameters may have other forms.
+    Sqlite,
+    /// `$1`.
+    Postgres,
+}
+
+/// Both texts, ready to be embedded. `column` returns the column of a field by the name of the
+/// field, in quotes, for `{column:name}`.
+///
+/// # Errors
+/// `internal` if a text leaves its parentheses, or names parameters or fields that do not exist.
+pub fn embedded(
+    sql: &CustomSql,
+    entity: &EntityDesc,
+    dialect: Dialect,
+    column: &dyn Fn(&str) -> Option<String>,
+) -> Result<(String, String)> {
+    let mut named = vec![false; sql.kinds.len()];
+    let mut read = |text: &'static str| {
+        embed(text, dialect, &mut named, column).map_err(|why| {
+            Error::internal(format!(
+                "the SQL `{text}` of a handler of `{}` {why}",
+                entity.name
+            ))
+        })
+    };
+    if sql.condition.trim().is_empty() {
+        return Err(Error::internal(format!(
+            "a handler of `{}` asks for records without a condition",
+            entity.name
+        )));
+    }
+    let texts = (read(sql.condition)?, read(sql.order)?);
+    match named.iter().position(|named| !named) {
+        Some(at) => Err(Error::internal(format!(
+            "the SQL of a handler of `{}` does not use `${}`",
+            entity.name,
+            at + 1
+        ))),
+        None => Ok(texts),
+    }
+}
+
+/// The reason why a text cannot be part of a statement.
+type Refused<T> = std::result::Result<T, &'static str>;
+
+/// The text with its parameters in the dialect's form; marks the parameters that it uses.
+///
+/// # Errors
+/// The reason why it cannot be part of a statement.
+fn embed(
+    text: &'static str,
+    dialect: Dialect,
+    named: &mut [bool],
+    column: &dyn Fn(&str) -> Option<String>,
+) -> Refused<String> {
+    let mut out = String::with_capacity(text.len());
+    let mut open = Vec::new();
+    let (mut rest, mut before) = (text, ' ');
+    while let Some(c) = rest.chars().next() {
+        // The meaning of a quote or a dollar depends on the previous character.
+        let within_word =
+            before.is_alphanumeric() || !before.is_ascii() || matches!(before, '_' | '$');
+        let taken = match c {
+            // `E'\''` and similar forms end at another quote than it seems.
+            '\'' | '"' if within_word || before == '&' => {
+                return Err(
+                    "have a quote right behind a letter, a digit or `&`: put a space between",
+                );
+            }
+            '\'' | '"' => quoted(rest, c)?,
+            '{' if rest.starts_with(COLUMN) => {
+                let (field, behind) = rest[COLUMN.len()..]
+                    .split_once('}')
+                    .ok_or("have a `{column:` that nothing closes")?;
+                let column = column(field);
+                out.push_str(&column.ok_or("name a column that no field has")?);
+                // Like a quoted name: nothing may continue it.
+                (rest, before) = (behind, '"');
+                continue;
+            }
+            '$' if within_word => return Err("have a `$` within a name"),
+            '$' => {
+                let digits = rest[1..].bytes().take_while(u8::is_ascii_digit).count();
+                let place = rest[1..=digits]
+                    .parse::<usize>()
+                    .ok()
+                    .and_then(|number| named.get_mut(number.checked_sub(1)?));
+                *place.ok_or("have a `$` that begins no parameter with a value")? = true;
+                out.push(dialect.mark());
+                out.push_str(&rest[1..=digits]);
+                (rest, before) = (&rest[1 + digits..], '$');
+                continue;
+            }
+            _ => {
+                dialect.plain(before, c, &mut open)?;
+                c.len_utf8()
+            }
+        };
+        out.push_str(&rest[..taken]);
+        (rest, before) = (&rest[taken..], c);
+    }
+    if open.is_empty() {
+        Ok(out)
+    } else {
+        Err("open what they do not close")
+    }
+}
+
+/// The length in bytes of a quoted text or name; a doubled quote inside is one quote.
+fn quoted(text: &str, quote: char) -> Refused<usize> {
+    let mut chars = text.char_indices().skip(1).peekable();
+    while let Some((at, c)) = chars.next() {
+        match c {
+            '\0' => return Err("hold a NUL"),
+            c if c != quote => {}
+            _ if chars.next_if(|(_, next)| *next == quote).is_some() => {}
+            _ => return Ok(at + 1),
+        }
+    }
+    Err("have a quote that nothing closes")
+}
+
+impl Dialect {
+    /// The character before the number of a parameter.
+    fn mark(self) -> char {
+        match self {
+            Self::Sqlite => '?',
+            Self::Postgres => '$',
+        }
+    }
+
+    /// Characters that begin a name or a parameter in this dialect only.
+    fn own(self) -> &'static [char] {
+        match self {
+            Self::Sqlite => &['[', '?', ':', '@', '#'],
+            Self::Postgres => &[],
+        }
+    }
+
+    /// Checks a character outside of quotes; `open` contains the closing brackets that are
+    /// expected.
+    fn plain(self, before: char, c: char, open: &mut Vec<char>) -> Refused<()> {
+        match (before, c) {
+            (_, '\0') => Err("hold a NUL"),
+            (_, ';') => Err("hold a `;`"),
+            ('-', '-') | ('/', '*') => Err("hold a comment"),
+            (_, '{' | '}' | '`' | '\\') => {
+                Err("hold a `{`, a backtick or a backslash outside of quotes")
+            }
+            (_, c) if self.own().contains(&c) => {
+                Err("hold a bracket or a parameter that is not `$1`, `$2` and so on")
+            }
+            (_, '(') => {
+                open.push(')');
+                Ok(())
+            }
+            (_, '[') => {
+                open.push(']');
+                Ok(())
+            }
+            (_, ')' | ']') if open.pop() != Some(c) => Err("close what they have not opened"),
+            _ => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn both(text: &'static str, values: usize) -> [Refused<String>; 2] {
+        [Dialect::Sqlite, Dialect::Postgres]
+            .map(|dialect| embed(text, dialect, &mut vec![false; values], &column))
+    }
+
+    fn column(field: &str) -> Option<String> {
+        (field == "note").then(|| "\"remark\"".to_owned())
+    }
+
+    #[test]
+    fn a_field_is_written_as_its_column() {
+        for text in both("{column:note} LIKE 'a' AND lower({column:note}) = 'b'", 0) {
+            let expected = "\"remark\" LIKE 'a' AND lower(\"remark\") = 'b'";
+            assert_eq!(text, Ok(expected.to_owned()));
+        }
+        for text in ["{column:other} = 1", "{column:note", "x{columns}"] {
+            for refused in both(text, 0) {
+                assert!(refused.is_err(), "{text}: {refused:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_stays_in_its_place_is_taken() {
+        for (text, values) in [
+            ("owner = 'it''s (' OR a - -1 > 2", 0),
+            ("\"odd ) name\" IS NOT NULL AND (a / 2) * (b) >= 1.5e3", 0),
+            ("note LIKE '%\\_%' ESCAPE '\\'", 0),
+            ("a IN (SELECT b FROM c WHERE d = '--;/*')", 0),
+            ("", 0),
+        ] {
+            assert_eq!(
+                both(text, values),
+                [Ok(text.to_owned()), Ok(text.to_owned())],
+                "{text}"
+            );
+        }
+        assert_eq!(
+            both("a=$1 AND($2>b OR a<>$1)", 2),
+            ["a=?1 AND(?2>b OR a<>?1)", "a=$1 AND($2>b OR a<>$1)"].map(|t| Ok(t.to_owned()))
+        );
+        assert_eq!(both("$12 = $2", 12)[0], Ok("?12 = ?2".to_owned()));
+        // Syntax that only one of them accepts.
+        for text in [
+            "a @> ARRAY['x'] AND b::text ~ '^[a-z]+$' AND c ? 'd'",
+            "tags[1] = 'a' AND b #>> '{c,d}' = 'e'",
+        ] {
+            assert!(matches!(both(text, 0), [Err(_), Ok(_)]), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_does_not_is_refused() {
+        for (text, why) in [
+            ("a = 1) OR (1 = 1", "close"),
+            ("a = 1) --", "close"),
+            ("a = 1 --", "comment"),
+            ("a = 1 /* (", "comment"),
+            ("(a = 1", "open"),
+            ("a = 1; DROP TABLE b", "`;`"),
+            ("a = 'b", "quote"),
+            ("a = 'b''", "quote"),
+            ("a = \"b", "quote"),
+            ("a = E'\\') OR (1 = 1) OR (a = '", "quote"),
+            ("a = U&'\\0027'", "quote"),
+            ("a = $$) OR (1 = 1$$", "parameter"),
+            ("a = $b$) OR (1 = 1$b$", "parameter"),
+            ("a = $1$b$) OR (1 = 1$b$", "`$`"),
+            ("a = $2", "parameter"),
+            ("a = $0", "parameter"),
+            ("a = $99999999999999999999", "parameter"),
+            ("a$1 = 1", "`$`"),
+            ("ä$1 = 1", "`$`"),
+            ("a = `)`", "backtick"),
+            ("a IN {visible}", "`{`"),
+            ("a = 1\0", "NUL"),
+            ("a = '\0'", "NUL"),
+        ] {
+            for refused in both(text, 1) {
+                assert!(
+                    refused.as_ref().is_err_and(|error| error.contains(why)),
+                    "{text}: {refused:?}"
+                );
+            }
+        }
+        for text in [
+            "[a)] = ')'",
+            "a = ?",
+            "a = ?2",
+            "a = :b",
+            "a = @b",
+            "a = #b",
+        ] {
+            assert!(both(text, 1)[0].is_err(), "{text}");
+        }
+        assert!(both("a[1) = ']'", 0)[1].is_err());
+    }
+}

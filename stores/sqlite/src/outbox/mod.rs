@@ -1,0 +1,311 @@
+//! The outbox in the file: the events of a commit are one row, written in the transaction of the
+//! changes.
+//!
+//! All writes use one thread, so rows are numbered in commit order. A consumer's set of rows is one
+//! number up to which it has had all, and the ranges that it has had beyond.
+
+mod chore;
+mod outgoing;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use sqlx::Row as _;
+use tokio::sync::oneshot;
+
+pub(super) use self::chore::Chore;
+pub(super) use self::outgoing::{Leader, Outgoing, Told};
+
+use super::SqliteStore;
+use linchpin_core::BoxFuture;
+use linchpin_core::event::{OutboxRow, StoredText};
+use linchpin_core::store::{Committed, Numbers, Outbox, Parked, Waiting};
+use linchpin_core::{Error, Result, Timestamp, Uuid, Value};
+
+/// The names of the tables.
+pub(super) const NAMES: [&str; 3] = ["linchpin_outbox", "linchpin_consumers", "linchpin_parked"];
+/// The last row is never removed: the next number is one more than the greatest.
+pub(super) const TABLES: [&str; 3] = [
+    "CREATE TABLE IF NOT EXISTS linchpin_outbox (seq INTEGER PRIMARY KEY, id TEXT NOT NULL, entity TEXT NOT NULL, record TEXT, \
+     at INTEGER NOT NULL, event TEXT NOT NULL) STRICT",
+    "CREATE TABLE IF NOT EXISTS linchpin_consumers (name TEXT PRIMARY KEY, seq INTEGER NOT NULL) STRICT, WITHOUT ROWID",
+    "CREATE TABLE IF NOT EXISTS linchpin_parked (consumer TEXT NOT NULL, id TEXT NOT NULL, parked_at INTEGER NOT NULL, \
+     error TEXT NOT NULL, event TEXT NOT NULL, PRIMARY KEY (consumer, id)) STRICT, WITHOUT ROWID",
+];
+/// Columns that the first release did not have. `had` are the rows after `seq` that the consumer
+/// has had; `leader` delivers to it until an instant, under the number `fence`; `locked` says that
+/// the leader held the lock file.
+const COLUMNS: [(&str, &str); 5] = [
+    (
+        "had",
+        "ALTER TABLE linchpin_consumers ADD COLUMN had TEXT NOT NULL DEFAULT ''",
+    ),
+    (
+        "leader",
+        "ALTER TABLE linchpin_consumers ADD COLUMN leader TEXT",
+    ),
+    (
+        "fence",
+        "ALTER TABLE linchpin_consumers ADD COLUMN fence INTEGER NOT NULL DEFAULT 0",
+    ),
+    (
+        "until",
+        "ALTER TABLE linchpin_consumers ADD COLUMN until INTEGER NOT NULL DEFAULT 0",
+    ),
+    (
+        "locked",
+        "ALTER TABLE linchpin_consumers ADD COLUMN locked INTEGER NOT NULL DEFAULT 0",
+    ),
+];
+const PRESENT: &str = "SELECT name FROM pragma_table_info('linchpin_consumers')";
+const JOIN: &str = "INSERT INTO linchpin_consumers (name, seq) VALUES (?, (SELECT coalesce(max(seq), 0) FROM linchpin_outbox)) \
+     ON CONFLICT (name) DO NOTHING";
+const HAD: &str = "SELECT seq, had, (SELECT min(seq) FROM linchpin_outbox) FROM linchpin_consumers WHERE name = ?";
+const ROWS: &str = "SELECT seq, id, entity, record, at, event FROM linchpin_outbox WHERE seq BETWEEN ? AND ? ORDER BY seq LIMIT ?";
+const KNOWN: &str = "SELECT 1 FROM linchpin_consumers WHERE name = ?";
+
+impl SqliteStore {
+    /// Has the writer thread do work; returns its values.
+    async fn chore(&self, chore: Chore) -> Result<Vec<Value>> {
+        let (answer, answered) = oneshot::channel();
+        self.writer.chore(chore, answer)?;
+        answered
+            .await
+            .unwrap_or_else(|_| Err(super::closed()))
+            .map(|rows| rows.last)
+    }
+
+    /// The rows that a consumer has had, and the first row of the table.
+    async fn had(&self, consumer: &str) -> sqlx::Result<Option<(Numbers, Option<i64>)>> {
+        let Some(row) = sqlx::query(HAD)
+            .bind(consumer)
+            .fetch_optional(&self.pool)
+            .await?
+        else {
+            return Ok(None);
+        };
+        let text: String = row.try_get(1)?;
+        let mut had = Numbers::parse(&text).unwrap_or_default();
+        had.add(0, row.try_get(0)?);
+        Ok(Some((had, row.try_get(2)?)))
+    }
+
+    async fn rows(
+        &self,
+        had: &Numbers,
+        known: &[Arc<OutboxRow>],
+        limit: usize,
+    ) -> sqlx::Result<Vec<Arc<OutboxRow>>> {
+        let mut rows = Vec::new();
+        for (from, to) in had.holes(0) {
+            let left = i64::try_from(limit - rows.len()).unwrap_or(i64::MAX);
+            let found = sqlx::query(ROWS)
+                .bind(from)
+                .bind(to)
+                .bind(left)
+                .fetch_all(&self.pool)
+                .await?;
+            for row in &found {
+                let seq: i64 = row.try_get(0)?;
+                rows.push(match known.iter().find(|row| row.seq == seq) {
+                    Some(known) => Arc::clone(known),
+                    None => Arc::new(stored(row)?.decode(seq)),
+                });
+            }
+            if rows.len() >= limit {
+                break;
+            }
+        }
+        Ok(rows)
+    }
+}
+
+fn stored(row: &sqlx::sqlite::SqliteRow) -> sqlx::Result<StoredText> {
+    let id: String = row.try_get(1)?;
+    Ok(StoredText {
+        id: Uuid::parse(&id)
+            .ok_or_else(|| sqlx::Error::Decode(format!("`{id}` is no event's id").into()))?,
+        entity: row.try_get(2)?,
+        record: row.try_get(3)?,
+        at: Timestamp::from_millis(row.try_get(4)?),
+        event: row.try_get(5)?,
+    })
+}
+
+/// The clock of the machine, which all processes with the file share.
+fn now() -> i64 {
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .ok()
+        .and_then(|since| i64::try_from(since.as_millis()).ok())
+        .unwrap_or_default()
+}
+
+fn owned(names: &[&str]) -> Vec<String> {
+    names.iter().map(ToString::to_string).collect()
+}
+
+impl Outbox for SqliteStore {
+    fn open<'a>(
+        &'a self,
+        consumers: &'a [&'a str],
+        committed: Arc<dyn Committed>,
+    ) -> BoxFuture<'a, Result<()>> {
+        self.told.set(committed);
+        if consumers.is_empty() {
+            return Box::pin(std::future::ready(Ok(())));
+        }
+        Box::pin(async move {
+            let open = async {
+                let mut connection = self.pool.acquire().await?;
+                let mut transaction =
+                    sqlx::Connection::begin_with(&mut *connection, "BEGIN IMMEDIATE").await?;
+                for table in TABLES {
+                    sqlx::query(table).execute(&mut *transaction).await?;
+                }
+                let present: Vec<String> = sqlx::query_scalar(PRESENT)
+                    .fetch_all(&mut *transaction)
+                    .await?;
+                for (column, add) in COLUMNS {
+                    if !present.iter().any(|known| known == column) {
+                        sqlx::query(add).execute(&mut *transaction).await?;
+                    }
+                }
+                for consumer in consumers {
+                    sqlx::query(JOIN)
+                        .bind(*consumer)
+                        .execute(&mut *transaction)
+                        .await?;
+                }
+                // A table with this name and other columns belongs to another application.
+                let rows = sqlx::query(ROWS).bind(0_i64).bind(0_i64).bind(0_i64);
+                rows.fetch_all(&mut *transaction).await?;
+                let had = sqlx::query(HAD).bind("");
+                had.fetch_all(&mut *transaction).await?;
+                transaction.commit().await
+            };
+            open.await.map_err(|error| {
+                Error::unavailable(format!(
+                    "the tables linchpin_outbox, linchpin_consumers and linchpin_parked cannot be used: {error}"
+                ))
+            })
+        })
+    }
+
+    fn knows<'a>(&'a self, consumer: &'a str) -> BoxFuture<'a, Result<bool>> {
+        Box::pin(async move {
+            let found = sqlx::query(KNOWN)
+                .bind(consumer)
+                .fetch_optional(&self.pool)
+                .await;
+            found.map(|row| row.is_some()).map_err(Error::unavailable)
+        })
+    }
+
+    fn is_in_commit_order(&self) -> bool {
+        true
+    }
+
+    fn lead<'a>(
+        &'a self,
+        consumers: &'a [&'a str],
+        lease: Duration,
+    ) -> BoxFuture<'a, Result<Vec<Option<i64>>>> {
+        Box::pin(async move {
+            let chore = Chore::Lead {
+                consumers: owned(consumers),
+                leader: self.leader.name.clone(),
+                locked: self.leader.locks(),
+                now: now(),
+                lease: i64::try_from(lease.as_millis()).unwrap_or(i64::MAX),
+            };
+            let fences = self.chore(chore).await?;
+            let fence = |value: &Value| match value {
+                Value::Int(fence) => Some(*fence),
+                _ => None,
+            };
+            Ok(fences.iter().map(fence).collect())
+        })
+    }
+
+    fn resign<'a>(&'a self, consumers: &'a [&'a str]) -> BoxFuture<'a, Result<()>> {
+        let chore = Chore::Resign {
+            consumers: owned(consumers),
+            leader: self.leader.name.clone(),
+        };
+        Box::pin(async move { self.chore(chore).await.map(drop) })
+    }
+
+    fn waiting<'a>(
+        &'a self,
+        consumer: &'a str,
+        taken: &'a Numbers,
+        known: &'a [Arc<OutboxRow>],
+        limit: usize,
+    ) -> BoxFuture<'a, Result<Waiting>> {
+        Box::pin(async move {
+            let Some((mut had, first)) = self.had(consumer).await.map_err(Error::unavailable)?
+            else {
+                return Ok(Waiting::default());
+            };
+            had.extend(taken);
+            // Rows before the first one were removed while nobody knew the consumer.
+            let gone = first.unwrap_or(1) - 1;
+            let missing = had.holes(0).into_iter().filter(|(from, _)| *from <= gone);
+            let lost: u64 = missing
+                .map(|(from, to)| to.min(gone).abs_diff(from) + 1)
+                .sum();
+            if lost > 0 {
+                let mut before = Numbers::NONE;
+                before.add(0, gone);
+                self.settle(consumer, &before).await?;
+                had.add(0, gone);
+            }
+            let rows = self.rows(&had, known, limit).await;
+            Ok(Waiting {
+                rows: rows.map_err(Error::unavailable)?,
+                lost,
+            })
+        })
+    }
+
+    fn settle<'a>(&'a self, consumer: &'a str, done: &'a Numbers) -> BoxFuture<'a, Result<()>> {
+        let chore = Chore::Settle {
+            consumer: consumer.to_owned(),
+            done: done.clone(),
+        };
+        Box::pin(async move { self.chore(chore).await.map(drop) })
+    }
+
+    fn park<'a>(&'a self, consumer: &'a str, parked: &'a Parked) -> BoxFuture<'a, Result<()>> {
+        let chore = Chore::Park {
+            consumer: consumer.to_owned(),
+            parked: parked.clone(),
+        };
+        Box::pin(async move { self.chore(chore).await.map(drop) })
+    }
+
+    fn prune<'a>(
+        &'a self,
+        consumers: &'a [&'a str],
+        before: Timestamp,
+        parked: Timestamp,
+        limit: usize,
+    ) -> BoxFuture<'a, Result<usize>> {
+        let chore = Chore::Prune {
+            consumers: owned(consumers),
+            before,
+            parked,
+            limit,
+        };
+        Box::pin(async move {
+            let removed = self.chore(chore).await?;
+            Ok(match removed.first() {
+                Some(Value::Int(rows)) => usize::try_from(*rows).unwrap_or_default(),
+                _ => 0,
+            })
+        })
+    }
+}
