@@ -1,0 +1,74 @@
+//! The client.
+
+use std::sync::Arc;
+
+use rustls::ClientConfig;
+use tokio::time::Instant;
+
+use crate::connect;
+use crate::error::{Failure, SetupError};
+use crate::exchange::{Outgoing, Reply, exchange};
+use crate::settings::Settings;
+use crate::target::Target;
+
+/// Sends requests to addresses that strangers name. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct SafeClient(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    settings: Settings,
+    tls: Arc<ClientConfig>,
+}
+
+impl SafeClient {
+    /// Creates a client.
+    ///
+    /// # Errors
+    /// The root certificates cannot be read.
+    pub fn new(settings: Settings) -> Result<Self, SetupError> {
+        let tls = connect::tls(&settings.roots)?;
+        Ok(Self(Arc::new(Inner { settings, tls })))
+    }
+
+    /// Checks a URL that somebody names, as [`send`](Self::send) does before it connects. The
+    /// addresses of a name may be others when a request is sent; they are checked again then.
+    ///
+    /// # Errors
+    /// [`Failure::Refused`] with the reason, or the name cannot be resolved.
+    ///
+    /// ```
+    /// use linchpin_safe_client::{Failure, Refusal, SafeClient, Settings};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let settings = Settings { roots: linchpin_safe_client::Roots::Only(Vec::new()), ..Settings::default() };
+    /// let client = SafeClient::new(settings)?;
+    /// let refused = client.check("https://0x7f.1/hook").await;
+    /// assert!(matches!(refused, Err(Failure::Refused(Refusal::Address))));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn check(&self, url: &str) -> Result<(), Failure> {
+        let settings = &self.0.settings;
+        let target = Target::parse(url, settings.allow_http)?;
+        connect::addresses(&target, settings, None).await?;
+        Ok(())
+    }
+
+    /// Sends a request and reads its response. Every attempt resolves the name, checks its addresses
+    /// and opens a connection of its own.
+    ///
+    /// # Errors
+    /// [`Failure::Refused`] if nothing may be sent to the URL; the failures of name server,
+    /// connection and protocol; [`Failure::Timeout`] if the head of the response is not there in
+    /// time. A body that takes longer is cut, and is no error.
+    pub async fn send(&self, request: Outgoing) -> Result<Reply, Failure> {
+        let settings = &self.0.settings;
+        let end = Instant::now() + request.timeout;
+        let target = Target::parse(&request.url, settings.allow_http)?;
+        let addresses = connect::addresses(&target, settings, Some(end)).await?;
+        let link = connect::open(&target, &addresses, (settings, &self.0.tls), end).await?;
+        exchange(link, (&target, request, &settings.user_agent), end).await
+    }
+}

@@ -1,0 +1,177 @@
+//! Names: what a name server answers decides where a request may go.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use linchpin_safe_client::{Answers, Failure, Phase, Refusal, Resolve, SafeClient, Settings};
+
+use crate::server::Server;
+use crate::{post, settings};
+
+const EMPTY: &str = "HTTP/1.1 204 No\r\n\r\n";
+
+/// Answers the questions one after the other, the last answer for all that follow.
+struct Script {
+    answers: Vec<Vec<IpAddr>>,
+    asked: AtomicUsize,
+}
+
+impl Resolve for Script {
+    fn resolve<'a>(&'a self, host: &'a str) -> Answers<'a> {
+        assert_eq!(host, "hooks.example");
+        let at = self.asked.fetch_add(1, Ordering::SeqCst);
+        let answer = self.answers.get(at).or(self.answers.last());
+        let answer = answer.cloned().unwrap_or_default();
+        Box::pin(async move { Ok(answer) })
+    }
+}
+
+fn resolving(answers: &[&[&str]], settings: Settings) -> (SafeClient, Arc<Script>) {
+    let read = |all: &&[&str]| all.iter().map(|text| text.parse().unwrap()).collect();
+    let script = Arc::new(Script {
+        answers: answers.iter().map(read).collect(),
+        asked: AtomicUsize::new(0),
+    });
+    let settings = Settings {
+        resolver: Arc::<Script>::clone(&script),
+        ..settings
+    };
+    (SafeClient::new(settings).unwrap(), script)
+}
+
+fn at(address: SocketAddr) -> String {
+    format!("http://hooks.example:{}/", address.port())
+}
+
+#[tokio::test]
+async fn one_forbidden_answer_refuses_all() {
+    let server = Server::answering(EMPTY).await;
+    let strict = || Settings {
+        allow: Vec::new(),
+        ..settings()
+    };
+    for answers in [
+        &["127.0.0.1"][..],
+        &["93.184.216.34", "127.0.0.1"],
+        &["2606:4700::1111", "::1"],
+        &["::ffff:127.0.0.1"],
+        &["169.254.169.254"],
+        &["10.0.0.5", "93.184.216.34"],
+    ] {
+        let (client, _) = resolving(&[answers], strict());
+        let failure = client.send(post(at(server.address))).await.unwrap_err();
+        assert!(
+            matches!(failure, Failure::Refused(Refusal::Address)),
+            "{failure}"
+        );
+        // A refusal does not say which address it was.
+        assert!(
+            !failure.to_string().contains(|c: char| c.is_ascii_digit()),
+            "{failure}"
+        );
+        let failure = client.check(&at(server.address)).await.unwrap_err();
+        assert!(
+            matches!(failure, Failure::Refused(Refusal::Address)),
+            "{failure}"
+        );
+    }
+    assert_eq!(server.connections(), 0);
+}
+
+#[tokio::test]
+async fn a_name_that_moves_is_checked_at_every_attempt() {
+    let server = Server::answering(EMPTY).await;
+    // The first answer may be reached, the second may not, although the server listens there, too.
+    let only_one = Settings {
+        allow: vec!["127.0.0.1/32".parse().unwrap()],
+        ..settings()
+    };
+    let (client, script) = resolving(&[&["127.0.0.1"], &["127.0.0.2"]], only_one);
+    client.send(post(at(server.address))).await.unwrap();
+    // One question for each attempt: the address that was checked is the one that is used.
+    assert_eq!(script.asked.load(Ordering::SeqCst), 1);
+    let failure = client.send(post(at(server.address))).await.unwrap_err();
+    assert!(
+        matches!(failure, Failure::Refused(Refusal::Address)),
+        "{failure}"
+    );
+    assert_eq!(server.connections(), 1);
+}
+
+#[tokio::test]
+async fn the_next_address_is_tried_if_one_accepts_nothing() {
+    let server = Server::answering(EMPTY).await;
+    // Nobody listens at the same port of the other address.
+    let (client, _) = resolving(&[&["127.0.0.9", "127.0.0.1"]], settings());
+    client.send(post(at(server.address))).await.unwrap();
+    assert_eq!(server.connections(), 1);
+    let (client, _) = resolving(&[&["127.0.0.9"]], settings());
+    let failure = client.send(post(at(server.address))).await.unwrap_err();
+    assert!(matches!(failure, Failure::Unreachable), "{failure}");
+}
+
+#[tokio::test]
+async fn the_app_itself_is_refused() {
+    let server = Server::answering(EMPTY).await;
+    let port = server.address.port();
+    let own = |own: &str| Settings {
+        own: vec![format!("{own}:{port}").parse().unwrap()],
+        ..settings()
+    };
+    for address in ["127.0.0.1", "0.0.0.0"] {
+        let client = SafeClient::new(own(address)).unwrap();
+        let failure = client.send(post(server.url())).await.unwrap_err();
+        assert!(
+            matches!(failure, Failure::Refused(Refusal::Address)),
+            "{failure}"
+        );
+    }
+    assert_eq!(server.connections(), 0);
+    // Another port of the same machine is somebody else.
+    let client = SafeClient::new(Settings {
+        own: vec![format!("127.0.0.1:{}", port ^ 1).parse().unwrap()],
+        ..settings()
+    })
+    .unwrap();
+    client.send(post(server.url())).await.unwrap();
+}
+
+struct Broken;
+
+impl Resolve for Broken {
+    fn resolve<'a>(&'a self, host: &'a str) -> Answers<'a> {
+        Box::pin(async move {
+            match host {
+                "slow.example" => std::future::pending().await,
+                "empty.example" => Ok(Vec::new()),
+                _ => Err(io::Error::other("no such name at 10.0.0.53")),
+            }
+        })
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_name_server_that_fails_is_an_error() {
+    let client = SafeClient::new(Settings {
+        resolver: Arc::new(Broken),
+        ..settings()
+    })
+    .unwrap();
+    for host in ["empty.example", "none.example"] {
+        let failure = client
+            .send(post(format!("http://{host}/")))
+            .await
+            .unwrap_err();
+        assert!(matches!(failure, Failure::Unresolved), "{failure}");
+        assert!(!failure.to_string().contains("10.0"), "{failure}");
+    }
+    let failure = client.send(post("http://slow.example/")).await.unwrap_err();
+    let limit = Duration::from_secs(5);
+    assert!(
+        matches!(failure, Failure::Timeout(of, Phase::Resolve) if of == limit),
+        "{failure}"
+    );
+}
