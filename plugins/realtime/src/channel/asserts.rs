@@ -1,0 +1,415 @@
+//! Const assertions of expansions: checks of types and of operations, which a macro knows only by
+//! name.
+
+use linchpin::entity::{EntityDesc, FieldType, Kind};
+use linchpin_core::operation::{Method, OpSpec, Place, Sentence};
+use linchpin_vocabulary::event::{self, Flaw};
+
+use super::{Change, ChannelDesc, Mark, On, VariantDesc};
+
+/// Fails to compile with `message`, except for an operation whose own errors are reported.
+///
+/// # Panics
+/// In const evaluation. This is the purpose of the function.
+#[track_caller]
+pub const fn refuse(operation: &OpSpec, message: &'static str) {
+    assert!(is_poisoned(operation), "{}", message);
+}
+
+/// Whether a declaration does not compile.
+const fn is_poisoned(operation: &OpSpec) -> bool {
+    operation.name.is_empty()
+}
+
+/// Fails to compile if every route of an operation only reads. An operation without routes is
+/// checked at start-up.
+///
+/// # Panics
+/// In const evaluation. This is the purpose of the function.
+#[track_caller]
+pub const fn assert_changes(operation: &OpSpec, shown: &str) {
+    if is_poisoned(operation) || !only_reads(operation) {
+        return;
+    }
+    let mut text = Sentence::new();
+    text.push("linchpin: `");
+    text.push(shown);
+    text.push("` is no event: the operation only reads\nhelp: an operation that changes records");
+    text.stop()
+}
+
+const fn only_reads(operation: &OpSpec) -> bool {
+    let (mut part, mut any) = (0, !operation.routes.is_empty());
+    while part < operation.parts.len() {
+        any = true;
+        if !all_get(operation.parts[part]) {
+            return false;
+        }
+        part += 1;
+    }
+    any && all_get(operation)
+}
+
+const fn all_get(operation: &OpSpec) -> bool {
+    let mut at = 0;
+    while at < operation.routes.len() {
+        if !matches!(operation.routes[at].method, Method::Get) {
+            return false;
+        }
+        at += 1;
+    }
+    true
+}
+
+/// Fails to compile if the event name of an operation is no legal name, or is that of another
+/// variant.
+///
+/// # Panics
+/// In const evaluation. This is the purpose of the function.
+#[track_caller]
+pub const fn assert_name(channel: &ChannelDesc, variant: usize, on: usize, change: usize) {
+    let Mark::On(all) = channel.variants[variant].mark else {
+        return;
+    };
+    let Some(name) = Name::of(&all[on], change) else {
+        return;
+    };
+    if let Err(flaw) = event::check(name.text()) {
+        let mut text = Sentence::new();
+        text.push("linchpin: event name `");
+        text.push(name.text());
+        text.push(match flaw {
+            Flaw::Reserved => "` is reserved",
+            Flaw::Length => "` is longer than 128 bytes",
+            Flaw::Grammar => "` is no name of an event",
+        });
+        text.push("\nhelp: another name: `event = \"..\"`");
+        text.stop()
+    }
+    let mut other = 0;
+    while other < channel.variants.len() {
+        if other != variant && has(&channel.variants[other], name.text()) {
+            let mut text = Sentence::new();
+            text.push("linchpin: event `");
+            text.push(name.text());
+            text.push("` is that of variant `");
+            text.push(channel.variants[other].ident);
+            text.push("` already\nhelp: another name: `event = \"..\"`");
+            text.stop()
+        }
+        other += 1;
+    }
+}
+
+/// Whether a variant has this name on the wire.
+const fn has(variant: &VariantDesc, name: &str) -> bool {
+    if same(variant.name, name) || among(variant.alias, name) {
+        return true;
+    }
+    let Mark::On(all) = variant.mark else {
+        return false;
+    };
+    let mut at = 0;
+    while at < all.len() {
+        if among(all[at].alias, name) {
+            return true;
+        }
+        match all[at].name {
+            Some(own) if same(own, name) => return true,
+            Some(_) => {}
+            None => {
+                let mut change = 0;
+                while change < all[at].changes.len() {
+                    if let Some(own) = Name::of(&all[at], change)
+                        && same(own.text(), name)
+                    {
+                        return true;
+                    }
+                    change += 1;
+                }
+            }
+        }
+        at += 1;
+    }
+    false
+}
+
+const fn among(names: &[&str], name: &str) -> bool {
+    let mut at = 0;
+    while at < names.len() {
+        if same(names[at], name) {
+            return true;
+        }
+        at += 1;
+    }
+    false
+}
+
+const fn same(a: &str, b: &str) -> bool {
+    let (a, b) = (a.as_bytes(), b.as_bytes());
+    if a.len() != b.len() {
+        return false;
+    }
+    let mut at = 0;
+    while at < a.len() {
+        if a[at] != b[at] {
+            return false;
+        }
+        at += 1;
+    }
+    true
+}
+
+/// The name of an event, built without allocation. Longer names than the buffer are cut, and too
+/// long anyway.
+struct Name {
+    bytes: [u8; 192],
+    len: usize,
+}
+
+impl Name {
+    /// `None` for the methods of a collection, whose names are checked at start-up, and for a
+    /// declaration with an error.
+    const fn of(on: &On, change: usize) -> Option<Self> {
+        let (policy, last) = match on.changes[change] {
+            Change::Created => (&on.entity.routes[0], "created"),
+            Change::Updated => (&on.entity.routes[3], "updated"),
+            Change::Deleted => (&on.entity.routes[4], "deleted"),
+            Change::Operation(spec) if !spec.parts.is_empty() || is_poisoned(spec) => return None,
+            Change::Operation(spec) => (&spec.policy, spec.name),
+        };
+        let mut name = Self {
+            bytes: [0; 192],
+            len: 0,
+        };
+        let declared = match policy.event {
+            Some(event) => event.name,
+            None => match on.entity.defaults.event {
+                Some(event) => event.name,
+                None => None,
+            },
+        };
+        if let Some(declared) = declared {
+            name.push(declared.as_bytes(), 0);
+            return Some(name);
+        }
+        if let Some(namespace) = on.entity.namespace {
+            name.push(namespace.as_bytes(), 0);
+            name.push(b".", 0);
+        }
+        let path = on.entity.path.as_bytes();
+        let mut start = path.len();
+        while start > 0 && path[start - 1] != b'/' {
+            start -= 1;
+        }
+        name.push(path, start);
+        name.push(b".", 0);
+        let from = name.len;
+        name.push(last.as_bytes(), 0);
+        let mut at = from;
+        while at < name.len {
+            if name.bytes[at] == b'_' {
+                name.bytes[at] = b'-';
+            }
+            at += 1;
+        }
+        Some(name)
+    }
+
+    const fn push(&mut self, bytes: &[u8], from: usize) {
+        let mut at = from;
+        while at < bytes.len() && self.len < self.bytes.len() {
+            self.bytes[self.len] = bytes[at];
+            self.len += 1;
+            at += 1;
+        }
+    }
+
+    const fn text(&self) -> &str {
+        let (text, _) = self.bytes.split_at(self.len);
+        match std::str::from_utf8(text) {
+            Ok(text) => text,
+            // The buffer ends inside a character.
+            Err(_) => "",
+        }
+    }
+}
+
+/// Fails to compile if the visibility of an event's record depends on another record than the
+/// room's: by a gate, or by a permission on another resource. `by` is the field with the key of the
+/// room's record.
+///
+/// # Panics
+/// In const evaluation. This is the purpose of the function.
+#[track_caller]
+pub const fn assert_gates(entity: &EntityDesc, of: &EntityDesc, by: Option<usize>) {
+    if entity.poisoned || of.poisoned {
+        return;
+    }
+    let mut at = 0;
+    while at < entity.gates.len() {
+        let gate = &entity.gates[at];
+        let leads = match by {
+            Some(by) => by == gate.field && same(gate.target.storage_name, of.storage_name),
+            None => false,
+        };
+        if !leads {
+            let mut text = Sentence::new();
+            text.push("linchpin: gate `");
+            text.push(entity.fields[gate.field].name);
+            text.push(" -> ");
+            text.push(gate.target.name);
+            text.push("` of ");
+            text.push(entity.name);
+            leads_elsewhere(text, of, by.is_some());
+        }
+        at += 1;
+    }
+    let read = if by.is_some() { 2 } else { 1 };
+    let permission = match entity.routes[read].permission {
+        None => entity.defaults.permission,
+        own => own,
+    };
+    let Some(permission) = permission else { return };
+    let Some(resource) = permission.resource else {
+        return;
+    };
+    if let Some(by) = by
+        && same(entity.fields[by].name, resource)
+    {
+        return;
+    }
+    let mut text = Sentence::new();
+    text.push("linchpin: permission `");
+    text.push(permission.requires);
+    text.push("` on `");
+    text.push(resource);
+    text.push("` of ");
+    text.push(entity.name);
+    leads_elsewhere(text, of, by.is_some());
+}
+
+#[track_caller]
+const fn leads_elsewhere(mut text: Sentence, of: &EntityDesc, record: bool) {
+    if record {
+        text.push(" does not lead to the room's `");
+        text.push(of.name);
+        text.push("`\nhelp: a channel of the record that it leads to");
+    } else {
+        text.push(" leads to a record that nobody here has joined");
+        text.push("\nhelp: rooms of that record: a channel of it, with `by`");
+    }
+    text.stop()
+}
+
+/// Fails to compile if a client's event cannot run an operation: it has several routes or none, it
+/// names no record, its body is one value, or a required parameter is no member of the payload.
+///
+/// # Panics
+/// In const evaluation. This is the purpose of the function.
+#[track_caller]
+pub const fn assert_runs(operation: &OpSpec, entity: &EntityDesc, name: &str, members: &[&str]) {
+    if is_poisoned(operation) || entity.poisoned {
+        return;
+    }
+    let mut text = Sentence::new();
+    if !operation.parts.is_empty() {
+        text.push("linchpin: `");
+        text.push(name);
+        text.push("` has several routes\nhelp: `incoming(function)` that calls the method");
+        text.stop()
+    }
+    if operation.routes.is_empty() || operation.policy.disabled {
+        text.push("linchpin: `");
+        text.push(name);
+        text.push("` has no route whose policy could be checked\nhelp: `incoming(function)`");
+        text.stop()
+    }
+    let (mut at, mut has_id) = (0, false);
+    while at < operation.params.len() {
+        let param = &operation.params[at];
+        match param.place {
+            Place::Id => has_id = true,
+            Place::Whole(_) => {
+                text.push("linchpin: the body of `");
+                text.push(name);
+                text.push("` is one value\nhelp: `incoming(function)` that calls the method");
+                text.stop()
+            }
+            Place::Body | Place::Query | Place::Segment => {
+                if param.required && param.default.is_none() && !among(members, param.name) {
+                    text.push("linchpin: parameter `");
+                    text.push(param.name);
+                    text.push("` of `");
+                    text.push(name);
+                    text.push("` has no source\nhelp: a field of the variant, with its name");
+                    text.stop()
+                }
+            }
+        }
+        at += 1;
+    }
+    if !has_id {
+        text.push("linchpin: `");
+        text.push(name);
+        text.push("` of ");
+        text.push(entity.name);
+        text.push(" takes no record by its id, so the room cannot name it");
+        text.push("\nhelp: `incoming(function)` that calls the method");
+        text.stop()
+    }
+}
+
+/// Fails to compile if an operation has no parameter of this name, or one of another type.
+///
+/// # Panics
+/// In const evaluation. This is the purpose of the function.
+#[track_caller]
+pub const fn assert_parameter<T: FieldType>(
+    operation: &OpSpec,
+    entity: &EntityDesc,
+    name: &str,
+    wire: &str,
+) {
+    if is_poisoned(operation) || entity.poisoned {
+        return;
+    }
+    let mut text = Sentence::new();
+    let mut at = 0;
+    while at < operation.params.len() {
+        let param = &operation.params[at];
+        if same(param.name, wire) && !matches!(param.place, Place::Id) {
+            let fields = match param.entity {
+                Some(entity) => entity.fields,
+                None => entity.fields,
+            };
+            let (have, want) = (<T as FieldType>::KIND, fields[param.field].kind);
+            if !param.list && !param.element && !alike(have, want) {
+                text.push("linchpin: `");
+                text.push(wire);
+                text.push("` is ");
+                text.push(have.name());
+                text.push(", the parameter of `");
+                text.push(name);
+                text.push("` is ");
+                text.push(want.name());
+                text.stop()
+            }
+            return;
+        }
+        at += 1;
+    }
+    text.push("linchpin: `");
+    text.push(name);
+    text.push("` has no parameter `");
+    text.push(wire);
+    text.push("`\nhelp: leave the field out");
+    text.stop()
+}
+
+/// Whether values of one kind can be given for another. An enum is text on the wire.
+const fn alike(have: Kind, want: Kind) -> bool {
+    same(have.name(), want.name())
+        || matches!((have, want), (Kind::String, Kind::Enum(_)))
+        || matches!((have, want), (Kind::Integer, Kind::Number))
+}

@@ -1,0 +1,258 @@
+//! Decides whether a request becomes a WebSocket connection.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use linchpin::axum::http::header::{
+    ORIGIN, SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_PROTOCOL, SEC_WEBSOCKET_VERSION, UPGRADE,
+};
+use linchpin::axum::http::{HeaderMap, HeaderName, HeaderValue};
+use linchpin::{BoxFuture, Code, Error, Problem, Result};
+use sha1::{Digest, Sha1};
+
+use super::Identity;
+
+/// The name of the protocol in `Sec-WebSocket-Protocol`.
+pub const PROTOCOL: &str = "linchpin.v1";
+
+/// A request for a connection.
+#[derive(Clone, Copy, Debug)]
+pub struct Request<'a> {
+    /// The text after `?` in the URL.
+    pub query: Option<&'a str>,
+    /// Whether the request asks for an upgrade to WebSocket.
+    pub upgrade: bool,
+    /// The headers.
+    pub headers: &'a HeaderMap,
+}
+
+/// How an endpoint treats a request without a credential.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Without {
+    /// The connection waits for a frame `auth`.
+    Pending,
+    /// The connection is anonymous.
+    Anonymous,
+    /// The request is refused.
+    Refused,
+}
+
+/// What the checks need from the endpoint and its node.
+pub trait Door: Send + Sync {
+    /// If the node takes no connection now: the seconds after which the client may try again.
+    fn closed(&self) -> Option<u32>;
+
+    /// Whether pages of this origin may connect: the app's own origin and those that it lists.
+    fn admits_origin(&self, origin: &str) -> bool;
+
+    /// The place of the credential that counts, if there is one: `true` for a cookie.
+    fn by_cookie(&self, headers: &HeaderMap) -> Option<bool>;
+
+    /// Checks the credential of the headers; `None` for a bad one.
+    ///
+    /// # Errors
+    /// If it cannot be checked now.
+    fn identify<'a>(&'a self, headers: &'a HeaderMap) -> BoxFuture<'a, Result<Option<Identity>>>;
+
+    /// How the endpoint treats a request without a credential.
+    fn without(&self) -> Without;
+
+    /// Counts a handshake for its user, or for its address if there is none.
+    ///
+    /// # Errors
+    /// `rate_limited` with the seconds to wait, if there were too many, or if the address has as
+    /// many anonymous connections as it may have.
+    fn count<'a>(&'a self, identity: Option<&'a Identity>) -> BoxFuture<'a, Result<()>>;
+}
+
+/// A request that becomes a connection.
+#[derive(Debug)]
+pub struct Accepted {
+    /// The caller, if the request had a credential.
+    pub identity: Option<Identity>,
+    /// Whether the connection waits for a frame `auth`.
+    pub pending: bool,
+    /// The headers of the answer 101, beside `Connection` and `Upgrade`.
+    pub headers: Vec<(HeaderName, HeaderValue)>,
+}
+
+/// The answer to a request that becomes no connection.
+#[derive(Debug)]
+pub struct Refusal {
+    /// The error with its status.
+    pub error: Error,
+    /// Further headers of the answer.
+    pub headers: Vec<(HeaderName, HeaderValue)>,
+}
+
+impl From<Error> for Refusal {
+    fn from(error: Error) -> Self {
+        Self {
+            error,
+            headers: Vec::new(),
+        }
+    }
+}
+
+/// Checks a request. The first check that fails is the answer:
+///
+/// | Check | Answer |
+/// |---|---|
+/// | query parameters: no credential is read from a URL | 400 `unknown_parameter` |
+/// | an upgrade to WebSocket | 426 `upgrade_required` |
+/// | version 13 and a key of 16 bytes | 400 `validation_failed` |
+/// | the node takes connections | 503 `unavailable` |
+/// | an `Origin` is allowed, and present if a cookie is the credential | 403 `origin_not_allowed` |
+/// | the credential is good, or not required | 401 `unauthorized` |
+/// | not too many handshakes | 429 `rate_limited` |
+/// | `linchpin.v1` is among the offered protocols, if any are | 400 `validation_failed` |
+///
+/// No extension is accepted: compression costs memory for each connection, and reveals secrets.
+///
+/// # Errors
+/// The answer.
+pub async fn check(request: Request<'_>, door: &dyn Door) -> Result<Accepted, Refusal> {
+    let headers = request.headers;
+    no_query(request.query)?;
+    if !request.upgrade {
+        return Err(Refusal {
+            error: Error::new(
+                Code::Other(426, "upgrade_required"),
+                "This path speaks WebSocket only",
+            ),
+            headers: vec![(UPGRADE, HeaderValue::from_static("websocket"))],
+        });
+    }
+    let key = version_and_key(headers)?;
+    if let Some(seconds) = door.closed() {
+        let error = Error::new(Code::Unavailable, "The server takes no connection now");
+        return Err(error.retry_after(seconds).into());
+    }
+    let by_cookie = door.by_cookie(headers);
+    check_origin(headers, by_cookie == Some(true), door)?;
+    let identity = match by_cookie {
+        Some(_) => {
+            let found = door.identify(headers).await?;
+            Some(found.ok_or_else(Error::unauthorized)?)
+        }
+        None if door.without() == Without::Refused => return Err(Error::unauthorized().into()),
+        None => None,
+    };
+    door.count(identity.as_ref()).await?;
+    let mut answer = vec![(
+        HeaderName::from_static("sec-websocket-accept"),
+        accept(key.as_bytes()),
+    )];
+    if offers(headers)? {
+        answer.push((SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static(PROTOCOL)));
+    }
+    Ok(Accepted {
+        pending: identity.is_none() && door.without() == Without::Pending,
+        identity,
+        headers: answer,
+    })
+}
+
+fn no_query(query: Option<&str>) -> Result<()> {
+    let names: Vec<&str> = query
+        .unwrap_or("")
+        .split('&')
+        .filter(|pair| !pair.is_empty())
+        .map(|pair| pair.split_once('=').map_or(pair, |(name, _)| name))
+        .collect();
+    if names.is_empty() {
+        return Ok(());
+    }
+    let details = names
+        .into_iter()
+        .take(20)
+        .map(|name| {
+            let name: String = name.chars().take(64).collect();
+            Problem::new(
+                format!("query:{name}"),
+                "unknown_parameter",
+                "is no parameter of this path",
+            )
+        })
+        .collect();
+    Err(Error::new(Code::UnknownParameter, "Unknown query parameters").with_details(details))
+}
+
+/// The one value of a header; `None` if there is none, several, or one that is not ASCII.
+fn only(headers: &HeaderMap, name: HeaderName) -> Option<&str> {
+    let mut values = headers.get_all(name).iter();
+    let value = values.next()?.to_str().ok()?;
+    values.next().is_none().then_some(value.trim())
+}
+
+fn version_and_key(headers: &HeaderMap) -> Result<&str, Refusal> {
+    const VERSION: &str = "13";
+    let mut problems = Vec::new();
+    if only(headers, SEC_WEBSOCKET_VERSION) != Some(VERSION) {
+        let path = "header:Sec-WebSocket-Version";
+        problems.push(Problem::new(path, "enum", "must be 13"));
+    }
+    let key = only(headers, SEC_WEBSOCKET_KEY).filter(|key| {
+        let mut bytes = [0; 18];
+        matches!(STANDARD.decode_slice(key, &mut bytes), Ok(16))
+    });
+    match key {
+        Some(key) if problems.is_empty() => return Ok(key),
+        Some(_) => {}
+        None => {
+            let path = "header:Sec-WebSocket-Key";
+            problems.push(Problem::new(path, "format", "must be 16 bytes in base64"));
+        }
+    }
+    Err(Refusal {
+        error: Error::validation(problems),
+        headers: vec![(SEC_WEBSOCKET_VERSION, HeaderValue::from_static(VERSION))],
+    })
+}
+
+fn check_origin(headers: &HeaderMap, by_cookie: bool, door: &dyn Door) -> Result<()> {
+    let allowed = if headers.contains_key(ORIGIN) {
+        only(headers, ORIGIN).is_some_and(|origin| door.admits_origin(origin))
+    } else {
+        // A browser sends `Origin` with every handshake: this is another program with a cookie.
+        !by_cookie
+    };
+    if allowed {
+        return Ok(());
+    }
+    Err(Error::new(
+        Code::Other(403, "origin_not_allowed"),
+        "Pages of this origin may not connect",
+    ))
+}
+
+/// Whether the client offers the protocol by name.
+fn offers(headers: &HeaderMap) -> Result<bool> {
+    let mut offered = headers.get_all(SEC_WEBSOCKET_PROTOCOL).iter().peekable();
+    if offered.peek().is_none() {
+        return Ok(false);
+    }
+    let found = offered
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|list| list.split(','))
+        .any(|name| name.trim() == PROTOCOL);
+    if found {
+        return Ok(true);
+    }
+    Err(Error::invalid(Problem::new(
+        "header:Sec-WebSocket-Protocol",
+        "enum",
+        format!("must offer {PROTOCOL}, or be absent"),
+    )))
+}
+
+/// The value of `Sec-WebSocket-Accept` for a key, by RFC 6455.
+fn accept(key: &[u8]) -> HeaderValue {
+    const GUID: &[u8] = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
+    let hash = Sha1::new().chain_update(key).chain_update(GUID).finalize();
+    // Base64 is legal in a header.
+    HeaderValue::from_str(&STANDARD.encode(hash)).unwrap_or(HeaderValue::from_static(""))
+}
+
+#[cfg(test)]
+#[path = "handshake_tests.rs"]
+mod tests;

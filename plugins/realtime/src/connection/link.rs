@@ -1,0 +1,367 @@
+//! A connection as the rest of the node sees it.
+
+use std::sync::Arc;
+use std::task::Waker;
+
+use futures_util::task::AtomicWaker;
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use super::queue::{Class, Pushed, Queue};
+use super::{Identity, Limits, Meter};
+use crate::protocol::{Close, Connected, Position, ServerFrame};
+
+/// A connected client: a WebSocket, or a response with server-sent events. Anyone who holds it can
+/// push frames and end the connection; the task of the socket, or the body of the response, does
+/// both.
+#[derive(Debug)]
+pub struct Connection {
+    id: Arc<str>,
+    kind: Kind,
+    limits: Arc<Limits>,
+    meter: Arc<Meter>,
+    state: Mutex<State>,
+    task: AtomicWaker,
+    /// Told of every frame that leaves the queue.
+    room: Notify,
+}
+
+/// The form of the frames of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// WebSocket: JSON frames.
+    Socket,
+    /// Server-sent events: blocks of lines.
+    Events,
+}
+
+#[derive(Debug)]
+struct State {
+    queue: Queue,
+    identity: Option<Identity>,
+    /// An identity that replaces the present one, from outside of the socket.
+    refreshed: Option<Identity>,
+    close: Option<Closing>,
+    /// A position that a response has passed without a block of its own, after all that is in the
+    /// queue: the client may not see the events there.
+    passed: Option<Position>,
+    /// When the connection ends because the server stops.
+    restart: Option<Instant>,
+    /// Whether the end is counted.
+    counted: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Closing {
+    why: Close,
+    /// Whether the task has taken notice.
+    seen: bool,
+}
+
+impl Connection {
+    /// A WebSocket whose first frame is in its queue.
+    ///
+    /// `identity` is the caller if the handshake had a credential. `pending` tells that the client
+    /// has to send one.
+    pub fn socket(
+        id: impl Into<Arc<str>>,
+        identity: Option<Identity>,
+        pending: bool,
+        limits: Arc<Limits>,
+        meter: Arc<Meter>,
+    ) -> Arc<Self> {
+        let id = id.into();
+        let connected = ServerFrame::connected(Connected {
+            id: &id,
+            user_id: identity.as_ref().and_then(|who| who.actor.id.as_deref()),
+            pending,
+            heartbeat_ms: u64::try_from(limits.heartbeat.as_millis()).unwrap_or(u64::MAX),
+            max_frame_bytes: limits.inbound_bytes,
+        });
+        let connection = Self::new(id, Kind::Socket, identity, limits, meter);
+        connection.send(connected);
+        connection
+    }
+
+    /// A response with server-sent events.
+    pub fn events(
+        id: impl Into<Arc<str>>,
+        identity: Option<Identity>,
+        limits: Arc<Limits>,
+        meter: Arc<Meter>,
+    ) -> Arc<Self> {
+        Self::new(id.into(), Kind::Events, identity, limits, meter)
+    }
+
+    fn new(
+        id: Arc<str>,
+        kind: Kind,
+        identity: Option<Identity>,
+        limits: Arc<Limits>,
+        meter: Arc<Meter>,
+    ) -> Arc<Self> {
+        let connection = Arc::new(Self {
+            id,
+            kind,
+            limits,
+            meter,
+            state: Mutex::new(State {
+                queue: Queue::default(),
+                identity,
+                refreshed: None,
+                passed: None,
+                close: None,
+                restart: None,
+                counted: false,
+            }),
+            task: AtomicWaker::new(),
+            room: Notify::new(),
+        });
+        connection.meter.opened();
+        connection
+    }
+
+    /// The id that the client was told.
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    pub(crate) fn shared_id(&self) -> &Arc<str> {
+        &self.id
+    }
+
+    /// The form of its frames.
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// The caller that the connection acts for now.
+    pub fn identity(&self) -> Option<Identity> {
+        self.state.lock().identity.clone()
+    }
+
+    /// The limits of the connection.
+    pub fn limits(&self) -> &Arc<Limits> {
+        &self.limits
+    }
+
+    /// Puts a frame into the queue. It never waits. If a durable frame does not fit, the connection
+    /// ends as a slow consumer.
+    pub fn push(&self, frame: ServerFrame, class: Class) -> Pushed {
+        let bytes = frame.len();
+        let mut state = self.state.lock();
+        if state.close.is_some() {
+            return Pushed::Closed;
+        }
+        let was_empty = state.queue.is_empty();
+        let limits = &self.limits;
+        let pushed = state
+            .queue
+            .push(frame, class, limits.queue_frames, limits.queue_bytes);
+        let pushed = match pushed {
+            Ok(change) => {
+                state.passed = None;
+                self.meter.dropped(change.dropped);
+                self.meter.unqueued(change.freed);
+                if change.queued {
+                    self.meter.queued(bytes);
+                    Pushed::Queued
+                } else {
+                    Pushed::Dropped
+                }
+            }
+            Err(_) => {
+                if self.kind == Kind::Events {
+                    // Nothing of it is sent any more, and the client may take long to leave.
+                    self.meter.unqueued(state.queue.clear());
+                }
+                state.close = Some(Closing {
+                    why: Close::SlowConsumer,
+                    seen: false,
+                });
+                Pushed::Closed
+            }
+        };
+        drop(state);
+        // A task that has frames to write is waiting for its socket, not for more frames.
+        if was_empty || pushed == Pushed::Closed {
+            self.room.notify_waiters();
+            self.task.wake();
+        }
+        pushed
+    }
+
+    /// Puts a durable frame into the queue.
+    pub fn send(&self, frame: ServerFrame) -> Pushed {
+        self.push(frame, Class::Durable)
+    }
+
+    /// Puts a durable frame into the queue once half of the queue is free, so that a replay of more
+    /// frames than fit ends no connection. A client that takes nothing is ended by its task.
+    pub async fn send_when_free(&self, frame: ServerFrame) -> Pushed {
+        loop {
+            let popped = self.room.notified();
+            {
+                let state = self.state.lock();
+                let limits = &self.limits;
+                let free = state
+                    .queue
+                    .is_half_free(limits.queue_frames, limits.queue_bytes);
+                if free || state.close.is_some() {
+                    break;
+                }
+            }
+            popped.await;
+        }
+        self.send(frame)
+    }
+
+    /// Everything up to `position` is past, after what is in the queue. The next heartbeat of a
+    /// response tells it; a socket ignores it.
+    pub fn pass(&self, position: Position) {
+        if self.kind == Kind::Events {
+            self.state.lock().passed = Some(position);
+        }
+    }
+
+    /// Takes the position that was passed. While frames wait it is not true yet, and stays.
+    pub(crate) fn take_passed(&self) -> Option<Position> {
+        let mut state = self.state.lock();
+        if state.queue.is_empty() {
+            state.passed.take()
+        } else {
+            None
+        }
+    }
+
+    /// Ends the connection. The first reason counts.
+    pub fn close(&self, why: Close) {
+        let mut state = self.state.lock();
+        if state.close.is_some() {
+            return;
+        }
+        state.close = Some(Closing { why, seen: false });
+        drop(state);
+        self.room.notify_waiters();
+        self.task.wake();
+    }
+
+    /// Whether the connection ends or has ended.
+    pub fn is_closing(&self) -> bool {
+        self.state.lock().close.is_some()
+    }
+
+    /// Tells the client that the server stops, and ends the connection after that time.
+    pub fn drain(&self, reconnect_in: std::time::Duration) {
+        if self.kind == Kind::Socket {
+            let millis = u64::try_from(reconnect_in.as_millis()).unwrap_or(u64::MAX);
+            self.send(ServerFrame::draining(millis));
+        }
+        self.state
+            .lock()
+            .restart
+            .get_or_insert(Instant::now() + reconnect_in);
+        self.task.wake();
+    }
+
+    /// Replaces the identity by a newer one of the same caller, for a token that was refreshed
+    /// outside of the socket. Returns whether it is the same caller.
+    pub fn refresh(&self, identity: Identity) -> bool {
+        let mut state = self.state.lock();
+        let same = state
+            .identity
+            .as_ref()
+            .is_some_and(|own| own.is_of_same_caller(&identity));
+        if same {
+            state.refreshed = Some(identity);
+            drop(state);
+            self.task.wake();
+        }
+        same
+    }
+
+    /// Replaces the identity by one with the same token, such as after a change of roles.
+    pub fn update_identity(&self, identity: Identity) {
+        let mut state = self.state.lock();
+        if state.identity.is_some() {
+            state.identity = Some(identity);
+        }
+    }
+
+    /// Has the task look at the clock again.
+    pub fn wake(&self) {
+        self.task.wake();
+    }
+
+    pub(crate) fn register(&self, waker: &Waker) {
+        self.task.register(waker);
+    }
+
+    pub(crate) fn bind(&self, identity: Identity) {
+        self.state.lock().identity = Some(identity);
+    }
+
+    pub(crate) fn take_refreshed(&self) -> Option<Identity> {
+        self.state.lock().refreshed.take()
+    }
+
+    pub(crate) fn pop(&self) -> Option<ServerFrame> {
+        let frame = self.state.lock().queue.pop()?;
+        self.meter.unqueued(frame.len());
+        self.meter.sent();
+        self.room.notify_waiters();
+        Some(frame)
+    }
+
+    pub(crate) fn restart(&self) -> Option<Instant> {
+        self.state.lock().restart
+    }
+
+    /// The reason to end, the first time it is there.
+    pub(crate) fn take_close(&self) -> Option<Close> {
+        let mut state = self.state.lock();
+        let closing = state.close.as_mut()?;
+        let first = !std::mem::replace(&mut closing.seen, true);
+        first.then_some(closing.why)
+    }
+
+    /// The reason to end, if there is one.
+    pub(crate) fn closing(&self) -> Option<Close> {
+        self.state.lock().close.map(|closing| closing.why)
+    }
+
+    /// Nothing more is sent. The first reason is counted, unless the client has left.
+    pub(crate) fn finish(&self, why: Close) {
+        self.clear();
+        let mut state = self.state.lock();
+        state.close.get_or_insert(Closing { why, seen: true });
+        let first = !std::mem::replace(&mut state.counted, true);
+        if first && why != Close::Normal {
+            self.meter.closed(why);
+        }
+    }
+
+    /// The client has left: nothing more can be sent.
+    pub(crate) fn left(&self) {
+        self.finish(Close::Normal);
+    }
+
+    /// Removes what waits.
+    pub(crate) fn clear(&self) {
+        let bytes = self.state.lock().queue.clear();
+        self.meter.unqueued(bytes);
+        self.room.notify_waiters();
+    }
+
+    pub(crate) fn meter(&self) -> &Meter {
+        &self.meter
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.clear();
+        self.meter.ended();
+    }
+}

@@ -1,0 +1,30 @@
+//! One connected client: its task, its queue, its limits and its heartbeat.
+//!
+//! [`check`] decides whether a request becomes a connection. [`serve`] is the task of the
+//! socket: it reads frames, executes them one at a time through a [`Hub`], and writes what is in
+//! the queue of the [`Connection`]. Everybody else holds a [`Connection`] and pushes frames.
+
+mod auth;
+mod execute;
+mod handshake;
+mod hub;
+mod io;
+mod limits;
+mod link;
+mod meter;
+mod queue;
+mod rate;
+mod task;
+#[cfg(test)]
+pub(crate) mod tests;
+
+pub(crate) use auth::{Authentication, Due};
+pub use handshake::{Accepted, Door, PROTOCOL, Refusal, Request, Without, check};
+pub use hub::{Hub, Identity, Joined, Outcome};
+pub use limits::{Limits, OnExceeded};
+pub use link::{Connection, Kind};
+pub use meter::{Meter, Reading};
+pub use queue::{Class, Pushed};
+pub use rate::TokenBucket;
+pub(crate) use rate::{count, key_of};
+pub use task::{Settings, serve};

@@ -1,0 +1,461 @@
+//! The task of one socket.
+
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::{SinkExt, StreamExt};
+use linchpin::Timestamp;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::time::{Instant, Sleep, sleep_until, timeout};
+use tokio_tungstenite::WebSocketStream;
+use tokio_tungstenite::tungstenite::error::ProtocolError;
+use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role, WebSocketConfig};
+use tokio_tungstenite::tungstenite::{Error as SocketError, Message, Utf8Bytes};
+
+use super::auth::{Authentication, Due};
+use super::execute::{Execution, Waiting};
+use super::io::Counted;
+use super::rate::{Faults, TokenBucket};
+use super::{Connection, Hub, Limits, OnExceeded};
+use crate::protocol::{ClientFrame, Close, INVALID_FRAME, ServerFrame};
+
+/// What the connections of an endpoint share.
+#[derive(Clone)]
+pub struct Settings {
+    /// The rooms and sessions of the node.
+    pub hub: Arc<dyn Hub>,
+    /// The clock of the app, for the end of tokens.
+    pub clock: Arc<dyn Fn() -> Timestamp + Send + Sync>,
+    /// Whether a connection without a credential acts anonymously instead of waiting for one.
+    pub anonymous: bool,
+}
+
+/// The size of the buffers of an idle socket in bytes. A longer message has its own memory.
+const READ_BUFFER: usize = 1 << 10;
+const WRITE_BUFFER: usize = 4 << 10;
+/// Rounds of the task before others have a turn.
+const ROUNDS: usize = 32;
+/// Frames that are written before the socket is flushed and read again.
+const BATCH: usize = 64;
+/// The longest time for the last frames, the close frame and the answer to it.
+const FAREWELL: Duration = Duration::from_secs(2);
+/// Discarded frames within [`DISCARD_SPAN`] that end the connection.
+const MOST_DISCARDED: u32 = 100;
+const DISCARD_SPAN: Duration = Duration::from_secs(10);
+/// Unreadable frames within [`MALFORMED_SPAN`] that end the connection.
+const MOST_MALFORMED: u32 = 10;
+const MALFORMED_SPAN: Duration = Duration::from_mins(1);
+/// The bytes of an unfinished message, for each byte that a message may have. One-byte fragments
+/// take seven bytes each; more is an endless series of empty ones.
+const MOST_OVERHEAD: u64 = 8;
+
+/// Speaks the protocol over a socket whose handshake is done, until the connection ends. Returns
+/// the reason if the server ended it, and `None` if the client did.
+///
+/// Dropping the future closes the socket. In every case [`Hub::ended`] is called once.
+pub async fn serve<S>(io: S, connection: Arc<Connection>, settings: Settings) -> Option<Close>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    let ended = Ended(Arc::clone(&settings.hub), Arc::clone(&connection));
+    let mut config = WebSocketConfig::default();
+    config.read_buffer_size = READ_BUFFER;
+    config.write_buffer_size = WRITE_BUFFER;
+    config.max_message_size = Some(connection.limits().inbound_bytes);
+    config.max_frame_size = Some(connection.limits().inbound_bytes);
+    let ws = WebSocketStream::from_raw_socket(Counted::new(io), Role::Server, Some(config)).await;
+    let mut task = Task::new(ws, connection, settings);
+    match poll_fn(|cx| task.poll(cx)).await {
+        End::Gone => None,
+        End::Close(why) => {
+            task.connection.close(why);
+            task.execution.stop();
+            drop(ended);
+            // In a box: only the end of a connection needs its memory.
+            Box::pin(task.farewell(why)).await;
+            Some(why)
+        }
+    }
+}
+
+/// Tells the hub that a connection has ended.
+struct Ended(Arc<dyn Hub>, Arc<Connection>);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        self.0.ended(&self.1);
+    }
+}
+
+/// Why the task ends.
+#[derive(Clone, Copy)]
+enum End {
+    /// The client has left.
+    Gone,
+    /// The server closes the connection.
+    Close(Close),
+}
+
+struct Task<S> {
+    ws: WebSocketStream<Counted<S>>,
+    connection: Arc<Connection>,
+    limits: Arc<Limits>,
+    clock: Arc<dyn Fn() -> Timestamp + Send + Sync>,
+    auth: Authentication,
+    execution: Execution,
+    bucket: TokenBucket,
+    discarded: Faults,
+    malformed: Faults,
+    /// When the last frame was written.
+    sent: Instant,
+    /// The time of a ping, and the bytes read by then.
+    pinged: Option<(Instant, u64)>,
+    /// Since when the socket accepts nothing, and the bytes written by then.
+    stalled: Option<(Instant, u64)>,
+    unflushed: bool,
+    /// The bytes read when the last message ended.
+    message_start: u64,
+    /// When the client left; events that it sent before are still executed.
+    left: Option<Instant>,
+    timer: Pin<Box<Sleep>>,
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Task<S> {
+    fn new(
+        ws: WebSocketStream<Counted<S>>,
+        connection: Arc<Connection>,
+        settings: Settings,
+    ) -> Self {
+        let now = Instant::now();
+        let limits = Arc::clone(connection.limits());
+        let auth = Authentication::new(connection.identity(), settings.anonymous, &limits, now);
+        Self {
+            ws,
+            execution: Execution::new(settings.hub, Arc::clone(&connection)),
+            connection,
+            clock: settings.clock,
+            auth,
+            bucket: TokenBucket::new(limits.frames_burst, now),
+            limits,
+            discarded: Faults::default(),
+            malformed: Faults::default(),
+            sent: now,
+            pinged: None,
+            stalled: None,
+            unflushed: false,
+            message_start: 0,
+            left: None,
+            timer: Box::pin(sleep_until(now)),
+        }
+    }
+
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<End> {
+        self.connection.register(cx.waker());
+        for _ in 0..ROUNDS {
+            match self.round(cx) {
+                Ok(true) => {}
+                Ok(false) => return Poll::Pending,
+                Err(end) => return Poll::Ready(end),
+            }
+        }
+        // Others have a turn first.
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    }
+
+    /// Does everything that is possible now. Returns whether anything happened.
+    fn round(&mut self, cx: &mut Context<'_>) -> Result<bool, End> {
+        let now = Instant::now();
+        if let Some(why) = self.connection.take_close() {
+            return Err(End::Close(why));
+        }
+        if let Some(identity) = self.connection.take_refreshed() {
+            self.execution
+                .add_first(Waiting::Refreshed(Box::new(identity)));
+        }
+        let mut progress = self
+            .execution
+            .poll(cx, &mut self.auth, now)
+            .map_err(End::Close)?;
+        let restart = self.connection.restart().is_some_and(|at| now >= at);
+        if self.left.is_none() && !restart {
+            progress |= self.read(cx, now)?;
+        }
+        if self.left.is_none() {
+            progress |= self.write(cx, now);
+        }
+        if self.execution.is_idle() {
+            if self.left.is_some() {
+                return Err(End::Gone);
+            }
+            if restart {
+                return Err(End::Close(Close::Restart));
+            }
+        }
+        progress |= self.time(cx, now)?;
+        Ok(progress)
+    }
+
+    /// Reads a few messages, while there is room for them.
+    fn read(&mut self, cx: &mut Context<'_>, now: Instant) -> Result<bool, End> {
+        let mut progress = false;
+        for _ in 0..BATCH {
+            if !self.execution.has_room(&self.limits) {
+                break;
+            }
+            match self.ws.poll_next_unpin(cx) {
+                Poll::Pending => {
+                    self.check_fragments()?;
+                    break;
+                }
+                Poll::Ready(None) => {
+                    self.leave(now);
+                    return Ok(true);
+                }
+                Poll::Ready(Some(Ok(message))) => {
+                    progress = true;
+                    self.message_start = self.ws.get_ref().read;
+                    self.take(message, now)?;
+                }
+                Poll::Ready(Some(Err(error))) => match reason(&error) {
+                    Some(why) => return Err(End::Close(why)),
+                    None => {
+                        self.leave(now);
+                        return Ok(true);
+                    }
+                },
+            }
+        }
+        Ok(progress)
+    }
+
+    /// Ends a connection that sends fragments without an end.
+    fn check_fragments(&self) -> Result<(), End> {
+        let unfinished = self.ws.get_ref().read - self.message_start;
+        let most = (self.limits.inbound_bytes as u64).saturating_mul(MOST_OVERHEAD);
+        if unfinished > most + READ_BUFFER as u64 {
+            return Err(End::Close(Close::RateLimited));
+        }
+        Ok(())
+    }
+
+    fn leave(&mut self, now: Instant) {
+        self.left = Some(now);
+        self.connection.left();
+        self.execution.keep_events();
+    }
+
+    fn take(&mut self, message: Message, now: Instant) -> Result<(), End> {
+        self.connection.meter().received();
+        let text = match message {
+            Message::Text(text) => Some(text),
+            // The library has queued the pong.
+            Message::Ping(_) => None,
+            Message::Binary(_) => return Err(End::Close(Close::Binary)),
+            // The answer to a ping; others count like every frame.
+            Message::Pong(_) if self.pinged.is_some() => return Ok(()),
+            Message::Pong(_) => None,
+            // After the answer to a close frame the stream ends.
+            Message::Close(_) | Message::Frame(_) => return Ok(()),
+        };
+        let limits = &self.limits;
+        let within = self.bucket.take(
+            f64::from(limits.frames_per_second),
+            limits.frames_burst,
+            now,
+        );
+        if !within {
+            let most = match limits.on_exceeded {
+                OnExceeded::Close => 1,
+                OnExceeded::Discard => MOST_DISCARDED,
+            };
+            if self.discarded.add(most, DISCARD_SPAN, now) {
+                return Err(End::Close(Close::RateLimited));
+            }
+        }
+        let Some(text) = text else {
+            return Ok(());
+        };
+        let waiting = match ClientFrame::parse(&text) {
+            Ok(frame) if !within => Waiting::Limited(frame),
+            // Answered out of turn.
+            Ok(ClientFrame::Ping { reference }) => {
+                self.connection
+                    .send(ServerFrame::pong(reference.as_deref()));
+                return Ok(());
+            }
+            Ok(frame) => Waiting::Frame(frame),
+            Err(refused) => {
+                let code = refused.error.code();
+                let counts = code == INVALID_FRAME || code == linchpin::Code::MalformedJson;
+                if counts && self.malformed.add(MOST_MALFORMED, MALFORMED_SPAN, now) {
+                    self.execution.refuse(*refused);
+                    return Err(End::Close(Close::BadFrames));
+                }
+                Waiting::Refused(refused)
+            }
+        };
+        self.execution.add(waiting, text.len());
+        Ok(())
+    }
+
+    /// Writes what waits, as far as the socket takes it.
+    fn write(&mut self, cx: &mut Context<'_>, now: Instant) -> bool {
+        let mut progress = false;
+        for _ in 0..BATCH {
+            match self.ws.poll_ready_unpin(cx) {
+                Poll::Ready(Ok(())) => {}
+                Poll::Ready(Err(_)) => {
+                    self.leave(now);
+                    return true;
+                }
+                Poll::Pending => {
+                    self.stall(now);
+                    return progress;
+                }
+            }
+            let Some(frame) = self.connection.pop() else {
+                break;
+            };
+            self.start_send(Message::Text(frame.into_text()), now);
+            progress = true;
+        }
+        if self.unflushed {
+            match self.ws.poll_flush_unpin(cx) {
+                Poll::Ready(Ok(())) => {
+                    self.unflushed = false;
+                    self.stalled = None;
+                }
+                Poll::Ready(Err(_)) => {
+                    self.leave(now);
+                    return true;
+                }
+                Poll::Pending => self.stall(now),
+            }
+        }
+        progress
+    }
+
+    fn start_send(&mut self, message: Message, now: Instant) {
+        // A failure shows at the next flush or read.
+        let _ = self.ws.start_send_unpin(message);
+        self.sent = now;
+        self.unflushed = true;
+    }
+
+    /// The socket accepts nothing now.
+    fn stall(&mut self, now: Instant) {
+        let written = self.ws.get_ref().written;
+        if self.stalled.is_none_or(|(_, before)| before != written) {
+            self.stalled = Some((now, written));
+        }
+    }
+
+    /// Does what is due by the clock, and sets the timer for the rest.
+    fn time(&mut self, cx: &mut Context<'_>, now: Instant) -> Result<bool, End> {
+        let clock = (self.clock)();
+        let limits = Arc::clone(&self.limits);
+        let mut progress = false;
+        if let Some(left) = self.left {
+            if now >= left + limits.handler_time {
+                return Err(End::Gone);
+            }
+            return Ok(self.set_timer(cx, left + limits.handler_time));
+        }
+        match self.auth.due(&limits, now, clock) {
+            Some(Due::Close(why)) => return Err(End::Close(why)),
+            Some(Due::Expiring(at)) => {
+                self.connection.send(ServerFrame::auth_expiring(at));
+                progress = true;
+            }
+            None => {}
+        }
+        if self.stalled.is_some_and(|(at, _)| now >= at + limits.stall) {
+            return Err(End::Close(Close::SlowConsumer));
+        }
+        let read = self.ws.get_ref().read;
+        // Whoever sends is alive; a client that the server does not read may be.
+        let alive = |before: u64| before != read || !self.execution.has_room(&limits);
+        if self.pinged.is_some_and(|(_, before)| alive(before)) {
+            self.pinged = None;
+        }
+        if self
+            .pinged
+            .is_some_and(|(at, _)| now >= at + limits.heartbeat_timeout)
+        {
+            return Err(End::Close(Close::Heartbeat));
+        }
+        if !self.unflushed && now >= self.sent + limits.heartbeat {
+            self.start_send(Message::Ping(Bytes::new()), now);
+            self.pinged.get_or_insert((now, read));
+            progress = true;
+        }
+        let next = [
+            Some(self.sent + limits.heartbeat),
+            self.pinged.map(|(at, _)| at + limits.heartbeat_timeout),
+            self.stalled.map(|(at, _)| at + limits.stall),
+            self.execution.until(),
+            self.auth.next(&limits, now, clock),
+            self.connection.restart(),
+        ];
+        let next = next
+            .into_iter()
+            .flatten()
+            .filter(|at| *at > now)
+            .min()
+            .unwrap_or(now + limits.heartbeat);
+        Ok(self.set_timer(cx, next) || progress)
+    }
+
+    /// Has the task woken at `at`; returns whether that is now.
+    fn set_timer(&mut self, cx: &mut Context<'_>, at: Instant) -> bool {
+        // A timer that is too early only wakes the task once more, and costs less than setting it
+        // for each frame.
+        if self.timer.is_elapsed() || self.timer.deadline() > at {
+            self.timer.as_mut().reset(at);
+        }
+        self.timer.as_mut().poll(cx).is_ready()
+    }
+
+    /// Sends what waits and the close frame, and lets the client answer it.
+    async fn farewell(mut self, why: Close) {
+        if matches!(why, Close::SlowConsumer | Close::Heartbeat) {
+            self.connection.clear();
+        }
+        let frame = CloseFrame {
+            code: why.code().into(),
+            reason: Utf8Bytes::from_static(why.reason()),
+        };
+        let goodbye = async {
+            while let Some(frame) = self.connection.pop() {
+                self.ws.send(Message::Text(frame.into_text())).await.ok()?;
+            }
+            self.ws.send(Message::Close(Some(frame))).await.ok()?;
+            // Without reading what is on its way, the operating system would reset the connection,
+            // and the client could lose the close frame.
+            while let Some(Ok(_)) = self.ws.next().await {}
+            let io = self.ws.get_mut();
+            io.shutdown().await.ok()?;
+            let mut rest = [0; 512];
+            while io.read(&mut rest).await.ok()? > 0 {}
+            Some(())
+        };
+        let _ = timeout(FAREWELL, goodbye).await;
+        self.connection.finish(why);
+    }
+}
+
+/// The reason to close after an error of the socket; `None` if the client has left.
+fn reason(error: &SocketError) -> Option<Close> {
+    match error {
+        SocketError::Capacity(_) => Some(Close::TooLarge),
+        SocketError::Utf8(_) => Some(Close::InvalidUtf8),
+        SocketError::Protocol(ProtocolError::ResetWithoutClosingHandshake) => None,
+        SocketError::Protocol(_) | SocketError::AttackAttempt => Some(Close::Protocol),
+        _ => None,
+    }
+}

@@ -1,0 +1,208 @@
+//! Authentication of a live connection.
+
+use super::*;
+
+fn auth(token: &str) -> String {
+    format!(r#"{{"type":"auth","token":"{token}","ref":"r"}}"#)
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_first_frame_tells_who_the_connection_is_for() {
+    let mut peer = Peer::new(Options::default());
+    let first = peer.json().await;
+    assert_eq!(
+        first,
+        serde_json::json!({
+            "event": "connected", "id": "c1", "protocol": 1, "userId": "alice", "pending": false,
+            "heartbeatMs": 30_000, "maxFrameBytes": 65_536,
+        })
+    );
+    let mut peer = Peer::new(Options {
+        token: None,
+        ..Options::default()
+    });
+    let first = peer.json().await;
+    assert_eq!(
+        (&first["userId"], &first["pending"]),
+        (&Value::Null, &Value::Bool(true))
+    );
+    let mut peer = Peer::new(Options {
+        token: None,
+        anonymous: true,
+        ..Options::default()
+    });
+    let first = peer.json().await;
+    assert_eq!(
+        (&first["userId"], &first["pending"]),
+        (&Value::Null, &Value::Bool(false))
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pending_connection_runs_nothing_but_auth_and_ping() {
+    let mut peer = Peer::pending().await;
+    for (sent, answer) in [
+        ("ping", "pong"),
+        (
+            r#"{"action":"subscribe","room":"a:b","ref":"r"}"#,
+            "ws:error UNAUTHENTICATED r subscribe",
+        ),
+        (
+            r#"{"action":"event","event":"echo"}"#,
+            "ws:error UNAUTHENTICATED echo",
+        ),
+        (
+            r#"{"action":"event","event":"echo","ackId":1}"#,
+            "ack 1 unauthorized error",
+        ),
+        (&auth("alice"), "auth:authenticated r"),
+        (r#"{"action":"subscribe","room":"c:d"}"#, "subscribed c:d"),
+    ] {
+        peer.text(sent).await;
+        assert_eq!(peer.told().await, answer, "{sent}");
+    }
+    let (node, _) = peer.over().await;
+    assert_eq!(node.diary(), ["bound alice", "subscribe c:d", "ended"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn frames_after_auth_in_one_flight_are_executed_with_its_result() {
+    let mut peer = Peer::pending().await;
+    let frames = [
+        frame(FIN | TEXT, auth("alice").as_bytes()),
+        frame(FIN | TEXT, br#"{"action":"subscribe","room":"a:b"}"#),
+    ];
+    peer.raw(&frames.concat()).await;
+    assert_eq!(peer.told().await, "auth:authenticated r");
+    assert_eq!(peer.told().await, "subscribed a:b");
+    peer.over().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_third_bad_token_closes() {
+    let mut peer = Peer::pending().await;
+    for token in ["bad", ""] {
+        peer.text(&auth(token)).await;
+        assert_eq!(peer.told().await, "auth:error INVALID_CREDENTIALS r");
+    }
+    // A store that does not answer is no failure of the client.
+    *peer.node.down.lock() = true;
+    for _ in 0..5 {
+        peer.text(&auth("alice")).await;
+        assert_eq!(peer.told().await, "auth:error AUTH_UNAVAILABLE r");
+    }
+    *peer.node.down.lock() = false;
+    peer.text(&auth("bad")).await;
+    assert_eq!(peer.told().await, "auth:error INVALID_CREDENTIALS r");
+    assert_eq!(peer.closed().await, "4401 auth_failed");
+    peer.over().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn ten_seconds_without_authentication_close() {
+    let before = Instant::now();
+    let mut peer = Peer::pending().await;
+    // Frames do not extend the time.
+    for _ in 0..9 {
+        tokio::time::sleep(seconds(1)).await;
+        peer.text("ping").await;
+        assert_eq!(peer.told().await, "pong");
+    }
+    assert_eq!(peer.closed().await, "4401 auth_timeout");
+    assert_eq!(before.elapsed(), seconds(10));
+    peer.over().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_bound_identity_is_refreshed_by_its_own_token_only() {
+    let mut peer = Peer::alice().await;
+    peer.text(&auth("bob")).await;
+    assert_eq!(peer.told().await, "auth:error IDENTITY_ALREADY_BOUND r");
+    peer.text(&auth("bad")).await;
+    assert_eq!(peer.told().await, "auth:error INVALID_CREDENTIALS r");
+    peer.text(&auth("alice/60000")).await;
+    let told = peer.json().await;
+    assert_eq!(told["event"], "auth:authenticated");
+    assert_eq!(told["refreshed"], true);
+    let expires = Timestamp::from_millis(START + 60_000).to_string();
+    assert_eq!(told["expiresAt"], expires);
+    let (node, _) = peer.over().await;
+    assert_eq!(node.diary(), ["bound alice", "ended"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_anonymous_connection_binds_before_its_first_room_only() {
+    let options = || Options {
+        token: None,
+        anonymous: true,
+        ..Options::default()
+    };
+    let mut peer = Peer::connected(options()).await;
+    // A refused join binds nothing.
+    peer.text(r#"{"action":"subscribe","room":"private:b"}"#)
+        .await;
+    assert_eq!(peer.told().await, "subscribe_denied not_found private:b");
+    peer.text(&auth("alice")).await;
+    assert_eq!(peer.told().await, "auth:authenticated r");
+    peer.over().await;
+    let mut peer = Peer::connected(options()).await;
+    peer.text(r#"{"action":"subscribe","room":"a:b"}"#).await;
+    assert_eq!(peer.told().await, "subscribed a:b");
+    peer.text(&auth("alice")).await;
+    assert_eq!(peer.told().await, "auth:error IDENTITY_ALREADY_BOUND r");
+    peer.over().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_token_is_announced_before_its_end_and_closes_after_its_grace() {
+    let before = Instant::now();
+    let mut peer = Peer::connected(Options {
+        token: Some("alice/90000"),
+        ..Options::default()
+    })
+    .await;
+    let told = peer.json().await;
+    assert_eq!(told["event"], "auth:expiring");
+    assert_eq!(before.elapsed(), seconds(30));
+    // Refreshed within the grace: it stays.
+    peer.idle(seconds(85)).await;
+    peer.text(&auth("alice/180000")).await;
+    assert_eq!(peer.told().await, "auth:authenticated r");
+    let told = peer.json().await;
+    assert_eq!(told["event"], "auth:expiring");
+    assert_eq!(before.elapsed(), seconds(120));
+    loop {
+        match peer.next().await {
+            Some((first, payload)) if first == FIN | PING => {
+                peer.raw(&frame(FIN | PONG, &payload)).await;
+            }
+            Some((first, payload)) if first == FIN | CLOSE => {
+                assert_eq!(&payload[2..], b"token_expired");
+                break;
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!(before.elapsed(), seconds(210));
+    peer.over().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_token_that_was_refreshed_elsewhere_moves_the_end() {
+    let mut peer = Peer::connected(Options {
+        token: Some("alice/90000"),
+        ..Options::default()
+    })
+    .await;
+    assert!(!peer.connection.refresh(identity("bob/900000").unwrap()));
+    assert!(peer.connection.refresh(identity("alice/900000").unwrap()));
+    let before = Instant::now();
+    let told = peer.json().await;
+    assert_eq!(told["event"], "auth:authenticated");
+    assert_eq!(told["refreshed"], true);
+    let told = peer.json().await;
+    assert_eq!(told["event"], "auth:expiring");
+    assert_eq!(before.elapsed(), seconds(840));
+    let (node, _) = peer.over().await;
+    assert_eq!(node.diary(), ["bound alice", "ended"]);
+}

@@ -1,0 +1,126 @@
+//! What can be read again, and for how long.
+
+use std::time::Duration;
+
+use super::{Harness, TestClock, append, append_all, expect, stream};
+use crate::engine::{History, POSITION_TTL};
+
+const SECOND: Duration = Duration::from_secs(1);
+const TEN: [&str; 10] = ["1", "2", "3", "4", "5", "6", "7", "8", "9", "10"];
+
+/// Older frames than the size allows are a gap.
+pub async fn a_read_ends_at_the_declared_size(harness: &dyn Harness) {
+    let engine = harness.node(TestClock::default().clock()).await;
+    let stream = stream(History {
+        size: 3,
+        ttl: Duration::from_mins(10),
+    });
+    append_all(&*engine, &stream, &TEN).await;
+    let slice = engine.read(&stream, 7, 500).await.unwrap();
+    let offsets: Vec<u64> = slice.frames.iter().map(|f| f.position.offset).collect();
+    assert_eq!(
+        (offsets, slice.gap, slice.top.offset),
+        (vec![8, 9, 10], false, 10)
+    );
+    assert!(engine.read(&stream, 6, 500).await.unwrap().gap);
+    assert!(engine.read(&stream, 0, 500).await.unwrap().gap);
+}
+
+/// Older frames than the time allows are a gap; the position stays.
+pub async fn a_read_ends_at_the_declared_age(harness: &dyn Harness) {
+    let time = TestClock::default();
+    let engine = harness.node(time.clock()).await;
+    let stream = stream(History {
+        size: 100,
+        ttl: Duration::from_mins(10),
+    });
+    append_all(&*engine, &stream, &["old"]).await;
+    time.advance(Duration::from_mins(6));
+    append_all(&*engine, &stream, &["young"]).await;
+    let slice = engine.read(&stream, 0, 500).await.unwrap();
+    assert_eq!((slice.frames.len(), slice.gap), (2, false));
+    time.advance(Duration::from_mins(6));
+    assert!(engine.read(&stream, 0, 500).await.unwrap().gap);
+    let slice = engine.read(&stream, 1, 500).await.unwrap();
+    assert_eq!((slice.frames.len(), slice.gap), (1, false));
+    time.advance(Duration::from_mins(6));
+    let slice = engine.read(&stream, 1, 500).await.unwrap();
+    assert_eq!(
+        (slice.frames.len(), slice.gap, slice.top.offset),
+        (0, true, 2)
+    );
+    let slice = engine.read(&stream, 2, 500).await.unwrap();
+    assert_eq!((slice.frames.len(), slice.gap), (0, false));
+}
+
+/// A client from the future gets no frames and no gap; the caller compares with the top.
+pub async fn an_offset_beyond_the_top_reads_nothing(harness: &dyn Harness) {
+    let engine = harness.node(TestClock::default().clock()).await;
+    let stream = stream(History::default());
+    append_all(&*engine, &stream, &["one"]).await;
+    for after in [1, 2, 1 << 53, u64::MAX] {
+        let slice = engine.read(&stream, after, 500).await.unwrap();
+        assert_eq!(
+            (slice.frames.len(), slice.gap, slice.top.offset),
+            (0, false, 1)
+        );
+    }
+}
+
+/// The epoch stays for as long as a client may come back, and not for ever.
+pub async fn a_position_outlives_the_history_by_seven_days(harness: &dyn Harness) {
+    let time = TestClock::default();
+    let engine = harness.node(time.clock()).await;
+    let history = History {
+        size: 10,
+        ttl: Duration::from_mins(10),
+    };
+    let stream = stream(history);
+    append_all(&*engine, &stream, &["one", "two"]).await;
+    let top = engine.top(&stream).await.unwrap();
+    time.advance(history.ttl + POSITION_TTL.saturating_sub(SECOND));
+    assert_eq!(engine.top(&stream).await.unwrap(), top);
+    time.advance(history.ttl + POSITION_TTL + SECOND);
+    let fresh = engine.top(&stream).await.unwrap();
+    assert_ne!(fresh.epoch, top.epoch);
+    assert_eq!(fresh.offset, 0);
+    assert_eq!(engine.top(&stream).await.unwrap(), fresh);
+    // Nothing of the former epoch is left.
+    append_all(&*engine, &stream, &["one"]).await;
+    let slice = engine.read(&stream, 0, 10).await.unwrap();
+    assert_eq!((slice.frames.len(), slice.top.offset), (1, 1));
+}
+
+/// Without history there is nothing to read again, and still every subscriber gets every frame.
+pub async fn a_stream_without_history_delivers_live_frames_only(harness: &dyn Harness) {
+    let engine = harness.node(TestClock::default().clock()).await;
+    let stream = stream(History::NONE);
+    let mut live = engine.subscribe(&stream).await.unwrap();
+    let batch: Vec<_> = TEN.iter().map(|name| append(&stream, name)).collect();
+    engine.append(&batch).await.unwrap();
+    for (offset, name) in (1..).zip(TEN) {
+        expect(&mut live, &[(offset, name)]).await;
+    }
+    let slice = engine.read(&stream, 9, 500).await.unwrap();
+    assert_eq!((slice.frames.len(), slice.gap), (0, true));
+    let slice = engine.read(&stream, 10, 500).await.unwrap();
+    assert_eq!((slice.frames.len(), slice.gap), (0, false));
+}
+
+/// A long history is read in parts.
+pub async fn a_read_returns_at_most_as_many_frames_as_requested(harness: &dyn Harness) {
+    let engine = harness.node(TestClock::default().clock()).await;
+    let stream = stream(History::default());
+    append_all(&*engine, &stream, &TEN).await;
+    let (mut after, mut parts) = (0, Vec::new());
+    loop {
+        let slice = engine.read(&stream, after, 4).await.unwrap();
+        assert!(!slice.gap);
+        parts.push(slice.frames.len());
+        after += slice.frames.len() as u64;
+        if slice.reaches_top() {
+            break;
+        }
+    }
+    assert_eq!(parts, [4, 4, 2]);
+}

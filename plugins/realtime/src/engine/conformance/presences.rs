@@ -1,0 +1,150 @@
+//! Leases of users.
+
+use std::time::Duration;
+
+use super::{Harness, TestClock, long, stream};
+use crate::engine::{LEASE, Member, RENEWAL};
+
+const NOBODY: [&str; 0] = [];
+const SECOND: Duration = Duration::from_secs(1);
+
+/// A user on two nodes arrives once and leaves once.
+pub async fn the_first_arrival_and_the_last_departure_are_reported_once(harness: &dyn Harness) {
+    let time = TestClock::default();
+    let (a, b) = (
+        harness.node(time.clock()).await,
+        harness.node(time.clock()).await,
+    );
+    let (stream, other) = (stream(long()), stream(long()));
+    assert_eq!(
+        a.presence_enter(&stream, &["ada", "o'hara \"x\""])
+            .await
+            .unwrap(),
+        ["ada", "o'hara \"x\""]
+    );
+    assert_eq!(a.presence_enter(&other, &["ada"]).await.unwrap(), ["ada"]);
+    assert_eq!(
+        b.presence_enter(&stream, &["ada", "bob"]).await.unwrap(),
+        ["bob"]
+    );
+    assert_eq!(a.presence_enter(&stream, &["ada"]).await.unwrap(), NOBODY);
+    assert_eq!(
+        a.presence_leave(&stream, &["ada", "eve"]).await.unwrap(),
+        NOBODY
+    );
+    assert_eq!(a.presence_leave(&stream, &["ada"]).await.unwrap(), NOBODY);
+    assert_eq!(
+        b.presence_leave(&stream, &["bob", "ada"])
+            .await
+            .unwrap()
+            .len(),
+        2
+    );
+    assert_eq!(
+        b.presence_leave(&stream, &["bob", "ada"]).await.unwrap(),
+        NOBODY
+    );
+    assert_eq!(a.presence(&stream, 10).await.unwrap().count, 1);
+    assert_eq!(a.presence(&other, 10).await.unwrap().count, 1);
+}
+
+/// Of two nodes exactly one announces the user.
+pub async fn two_nodes_that_enter_a_user_at_once_report_one_arrival(harness: &dyn Harness) {
+    let time = TestClock::default();
+    let (a, b) = (
+        harness.node(time.clock()).await,
+        harness.node(time.clock()).await,
+    );
+    let stream = stream(long());
+    for n in 0..20 {
+        let user = format!("user{n}");
+        let users = [user.as_str()];
+        let (at_a, at_b) = tokio::join!(
+            a.presence_enter(&stream, &users),
+            b.presence_enter(&stream, &users)
+        );
+        let arrived = [at_a.unwrap(), at_b.unwrap()].concat();
+        assert_eq!(arrived, users);
+        let (at_a, at_b) = tokio::join!(
+            a.presence_leave(&stream, &users),
+            b.presence_leave(&stream, &users)
+        );
+        assert_eq!([at_a.unwrap(), at_b.unwrap()].concat(), [user]);
+    }
+}
+
+/// The users of a node that was killed leave when its leases end, and are reported once.
+pub async fn a_lease_that_is_not_renewed_ends(harness: &dyn Harness) {
+    let time = TestClock::default();
+    let (a, b) = (
+        harness.node(time.clock()).await,
+        harness.node(time.clock()).await,
+    );
+    let stream = stream(long());
+    a.presence_enter(&stream, &["ada", "bob"]).await.unwrap();
+    b.presence_enter(&stream, &["bob"]).await.unwrap();
+    for _ in 0..3 {
+        time.advance(RENEWAL.saturating_sub(SECOND));
+        assert_eq!(b.presence_enter(&stream, &["bob"]).await.unwrap(), NOBODY);
+        assert_eq!(b.presence_expire(&stream).await.unwrap(), NOBODY);
+    }
+    time.advance(4 * SECOND);
+    let present = b.presence(&stream, 10).await.unwrap();
+    assert_eq!((present.count, present.users[0].user.as_str()), (1, "bob"));
+    let (at_a, at_b) = tokio::join!(a.presence_expire(&stream), b.presence_expire(&stream));
+    assert_eq!([at_a.unwrap(), at_b.unwrap()].concat(), ["ada"]);
+    assert_eq!(b.presence_expire(&stream).await.unwrap(), NOBODY);
+    // The node was only slow: its renewal is an arrival.
+    assert_eq!(
+        a.presence_enter(&stream, &["ada", "bob"]).await.unwrap(),
+        ["ada"]
+    );
+    // A lease that has run out is no departure before it was removed.
+    time.advance(LEASE + SECOND);
+    assert_eq!(a.presence_enter(&stream, &["ada"]).await.unwrap(), NOBODY);
+    assert_eq!(a.presence_expire(&stream).await.unwrap(), ["bob"]);
+    assert_eq!(a.presence(&stream, 10).await.unwrap().count, 1);
+}
+
+/// A snapshot is bounded.
+pub async fn a_snapshot_lists_the_earliest_arrivals_and_counts_all(harness: &dyn Harness) {
+    let time = TestClock::default();
+    let (a, b) = (
+        harness.node(time.clock()).await,
+        harness.node(time.clock()).await,
+    );
+    let stream = stream(long());
+    assert_eq!(a.presence(&stream, 2).await.unwrap().count, 0);
+    let mut expected = Vec::new();
+    for (node, user) in [(&a, "zoe"), (&b, "ada"), (&a, "bob")] {
+        node.presence_enter(&stream, &[user]).await.unwrap();
+        expected.push(Member {
+            user: user.to_owned(),
+            since: time.now(),
+        });
+        time.advance(SECOND);
+    }
+    // A renewal, and an arrival on a further node, do not change the time of arrival.
+    a.presence_enter(&stream, &["zoe", "ada"]).await.unwrap();
+    let present = b.presence(&stream, 2).await.unwrap();
+    assert_eq!((&present.users[..], present.count), (&expected[..2], 3));
+    let present = a.presence(&stream, 500).await.unwrap();
+    assert_eq!((present.users, present.count), (expected, 3));
+}
+
+/// After a loss the nodes renew, and everybody is present again.
+pub async fn presence_is_rebuilt_by_renewal_after_a_loss(harness: &dyn Harness) {
+    let time = TestClock::default();
+    let (a, b) = (
+        harness.node(time.clock()).await,
+        harness.node(time.clock()).await,
+    );
+    let stream = stream(long());
+    a.presence_enter(&stream, &["ada"]).await.unwrap();
+    b.presence_enter(&stream, &["bob"]).await.unwrap();
+    harness.flush().await;
+    assert_eq!(a.presence(&stream, 10).await.unwrap().count, 0);
+    a.presence_enter(&stream, &["ada"]).await.unwrap();
+    b.presence_enter(&stream, &["bob"]).await.unwrap();
+    assert_eq!(a.presence(&stream, 10).await.unwrap().count, 2);
+}

@@ -1,0 +1,264 @@
+//! Engines: where streams, presence and messages between nodes live.
+//!
+//! An [`Engine`] stores ordered, bounded logs of opaque frames ([`Stream`]s), tells every node of
+//! the app about new frames, keeps the leases of present users, and carries messages between
+//! nodes. It knows no channels, rooms or actors: it moves bytes.
+//!
+//! | Engine | For | Survives a restart of the app |
+//! |---|---|---|
+//! | [`MemoryEngine`] | one node, and tests | no: all epochs change |
+//! | `PostgresEngine` (feature `postgres`) | several nodes with one database | yes |
+//! | `RedisEngine` (feature `redis`) | several nodes with Redis 7 or newer, or Valkey | yes |
+//!
+//! [`Engine`] explains how to write another one.
+
+#[cfg(feature = "test-util")]
+pub mod conformance;
+mod error;
+pub mod feed;
+mod frame;
+mod memory;
+mod node;
+#[cfg(feature = "postgres")]
+mod postgres;
+mod presence;
+#[cfg(feature = "redis")]
+mod redis;
+mod stream;
+
+use std::fmt;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use linchpin::{BoxFuture, Timestamp};
+
+pub use self::error::{EngineError, Result};
+pub use self::feed::{Delivery, ResetReason, Subscription};
+pub use self::frame::{Append, EventId, Fence, Frame, Slice};
+pub use self::memory::MemoryEngine;
+pub use self::node::{Controls, NodeId, To};
+#[cfg(feature = "postgres")]
+pub use self::postgres::{PostgresEngine, PostgresEngineOptions};
+pub use self::presence::{LEASE, Member, Present, RENEWAL};
+#[cfg(feature = "redis")]
+pub use self::redis::{RedisEngine, RedisEngineOptions};
+pub use self::stream::{Epoch, History, POSITION_TTL, Position, Stream};
+
+/// The clock of an engine: leases and the age of frames follow it. Tests set it.
+pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
+
+/// The properties of an engine that start-up checks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Facts {
+    /// The name in the configuration, such as `memory`.
+    pub name: &'static str,
+    /// Whether streams survive a restart of the app.
+    pub persistent: bool,
+    /// Whether several processes can share it.
+    pub cluster: bool,
+}
+
+/// Where streams, presence and messages between nodes live.
+///
+/// One value is one node. Nodes that use the same storage see the same streams.
+///
+/// # Using an engine
+///
+/// The leader of a relay appends; every node subscribes to the streams that it serves:
+///
+/// ```
+/// # use std::sync::Arc;
+/// # use bytes::Bytes;
+/// # use linchpin::Timestamp;
+/// use linchpin_realtime::engine::{
+///     Append, Delivery, Engine, EventId, History, MemoryEngine, Stream,
+/// };
+///
+/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// let engine = MemoryEngine::new(Arc::new(Timestamp::system_now));
+/// engine.start().await?;
+/// let stream = Stream::new("tasks:42:live", History::default());
+/// let mut live = engine.subscribe(&stream).await?;
+/// let appended = engine
+///     .append(&[Append {
+///         stream: stream.clone(),
+///         event: EventId::new("0f8c2f0e-6a3c-4df5-9a63-0d3c8c2f11aa").ok_or("an id")?,
+///         frame: Bytes::from_static(b"{}"),
+///         fence: None,
+///     }])
+///     .await?;
+/// let Some(Delivery::Frame(frame)) = live.next().await else {
+///     panic!("a frame")
+/// };
+/// assert_eq!(frame.position, appended[0]);
+/// # Ok(()) }
+/// # tokio::runtime::Runtime::new().unwrap().block_on(example()).unwrap();
+/// ```
+///
+/// **The atomic join** of a further client to a stream that the node already serves:
+///
+/// 1. Register the client, and buffer for it the deliveries of the node's [`Subscription`].
+/// 2. [`read`](Self::read) after the client's position; the answer holds the top.
+/// 3. Send the frames that were read, then release the buffer: skip frames at or below that top.
+///
+/// No frame is lost or doubled, because a subscription delivers every frame after its start in
+/// order and without holes, or reports a reset.
+///
+/// # Writing an engine
+///
+/// Store per stream a position (epoch, offset, event id of the last frame, instant of expiry), and
+/// the last frames with their event ids. Then:
+///
+/// - **Append** takes the next offset, stores the frame and remembers its event id in one atomic
+///   step. An event id within the history returns its first position and appends nothing. A fence
+///   lower than one seen for its consumer on this stream is refused with
+///   [`EngineError::Fenced`]. A stream without a stored position gets a new [`Epoch`]; a missing
+///   epoch is never guessed.
+/// - **Keep** at least [`History::kept_size`] frames for [`History::kept_ttl`]: subscriptions fill
+///   holes from them, also in streams without history. Positions live [`POSITION_TTL`] longer than
+///   the history.
+/// - **Subscribe** through [`feed::Feeds`]. The engine implements [`feed::Source`], and calls
+///   [`Feeds::frame`](feed::Feeds::frame) for each frame that it hears of. Order, holes, doubles,
+///   lost data and replaced epochs are handled there. After each connection that was made anew the
+///   engine calls [`Feeds::doubt_all`](feed::Feeds::doubt_all), so that every subscription
+///   compares itself with the top of its stream.
+/// - **Down** is [`EngineError::Unavailable`], at once or within seconds, never a hang. Live
+///   subscriptions stay and continue when the engine is back.
+/// - **Presence** is a lease per stream, user and node. Each of `enter`, `leave`, `renew` and
+///   `expire` is atomic per stream, so that of all nodes exactly one is told about the first
+///   arrival and the last departure of a user.
+/// - **Time** comes from the [`Clock`] given to the engine.
+///
+/// The suite in `linchpin_realtime::engine::conformance` (feature `test-util`) decides what is an
+/// engine.
+pub trait Engine: fmt::Debug + Send + Sync + 'static {
+    /// The properties of the engine.
+    fn facts(&self) -> Facts;
+
+    /// The identity of this node. It is random for each start.
+    fn node(&self) -> &NodeId;
+
+    /// Connects, creates what the engine stores, and starts to listen.
+    ///
+    /// # Errors
+    /// [`Unavailable`](EngineError::Unavailable) if the server cannot be reached, and
+    /// [`Failed`](EngineError::Failed) if it is not usable (too old, no permission).
+    fn start(&self) -> BoxFuture<'_, Result<()>>;
+
+    /// Appends frames in order and returns the position of each. An event id that the history of
+    /// its stream holds is not appended again: its first position is returned.
+    ///
+    /// After an error some of the frames may have been appended. Repeat the whole batch.
+    ///
+    /// # Errors
+    /// [`Fenced`](EngineError::Fenced) if another leader has taken over the consumer: stop.
+    /// [`Unavailable`](EngineError::Unavailable): repeat later.
+    fn append<'a>(&'a self, batch: &'a [Append]) -> BoxFuture<'a, Result<Vec<Position>>>;
+
+    /// Reads at most `max` frames after an offset, within the declared history of the stream.
+    ///
+    /// # Errors
+    /// [`Unavailable`](EngineError::Unavailable).
+    fn read<'a>(
+        &'a self,
+        stream: &'a Stream,
+        after: u64,
+        max: usize,
+    ) -> BoxFuture<'a, Result<Slice>>;
+
+    /// The position of the last frame. A stream without a stored position gets one.
+    ///
+    /// # Errors
+    /// [`Unavailable`](EngineError::Unavailable).
+    fn top<'a>(&'a self, stream: &'a Stream) -> BoxFuture<'a, Result<Position>>;
+
+    /// Subscribes to a stream from its top. Every later frame, from any node, is delivered in
+    /// order.
+    ///
+    /// For a stream without history it succeeds even if the engine is down; the subscription then
+    /// begins with a reset when the engine is back.
+    ///
+    /// # Errors
+    /// [`Unavailable`](EngineError::Unavailable).
+    fn subscribe<'a>(&'a self, stream: &'a Stream) -> BoxFuture<'a, Result<Subscription>>;
+
+    /// Sends a message to the subscribers of a stream on all nodes, this one included. It is not
+    /// stored: a node that is not connected at this moment does not get it. Messages of one node
+    /// arrive in order.
+    ///
+    /// # Errors
+    /// [`Unavailable`](EngineError::Unavailable), and [`TooLarge`](EngineError::TooLarge) beyond
+    /// [`MAX_MESSAGE`].
+    fn send<'a>(&'a self, stream: &'a Stream, message: Bytes) -> BoxFuture<'a, Result<()>>;
+
+    /// Sends a message to one node or to all nodes, this one included. It is not stored.
+    ///
+    /// # Errors
+    /// As [`send`](Self::send).
+    fn control<'a>(&'a self, to: To<'a>, message: Bytes) -> BoxFuture<'a, Result<()>>;
+
+    /// The control messages for this node, from now on.
+    fn controls(&self) -> Controls;
+
+    /// Records that users are present on this node for the next [`LEASE`]; a node repeats it for
+    /// all its users every [`RENEWAL`]. Returns those who had no lease on any node: their arrival
+    /// is to be announced. A lease that has run out counts until
+    /// [`presence_expire`](Self::presence_expire) removes it.
+    ///
+    /// # Errors
+    /// [`Unavailable`](EngineError::Unavailable).
+    fn presence_enter<'a>(
+        &'a self,
+        stream: &'a Stream,
+        users: &'a [&'a str],
+    ) -> BoxFuture<'a, Result<Vec<String>>>;
+
+    /// Records that users are no longer present on this node. Returns those who have no lease on
+    /// any node now: their departure is to be announced.
+    ///
+    /// # Errors
+    /// [`Unavailable`](EngineError::Unavailable).
+    fn presence_leave<'a>(
+        &'a self,
+        stream: &'a Stream,
+        users: &'a [&'a str],
+    ) -> BoxFuture<'a, Result<Vec<String>>>;
+
+    /// Removes leases that have run out, of all nodes. Returns the users who have no lease left:
+    /// their departure is to be announced. Of several nodes that call it exactly one gets each
+    /// user. A node calls it every few seconds for the streams that it serves.
+    ///
+    /// # Errors
+    /// [`Unavailable`](EngineError::Unavailable).
+    fn presence_expire<'a>(&'a self, stream: &'a Stream) -> BoxFuture<'a, Result<Vec<String>>>;
+
+    /// The users who are present on any node: at most `max`, the earliest arrivals first, and the
+    /// number of all.
+    ///
+    /// # Errors
+    /// [`Unavailable`](EngineError::Unavailable).
+    fn presence<'a>(&'a self, stream: &'a Stream, max: usize) -> BoxFuture<'a, Result<Present>>;
+
+    /// Whether the engine answers now.
+    ///
+    /// # Errors
+    /// [`Unavailable`](EngineError::Unavailable).
+    fn ready(&self) -> BoxFuture<'_, Result<()>>;
+
+    /// Ends subscriptions and connections. Later calls return
+    /// [`Unavailable`](EngineError::Unavailable).
+    fn close(&self) -> BoxFuture<'_, ()>;
+}
+
+/// The maximum length in bytes of an ephemeral message and of a control message.
+pub const MAX_MESSAGE: usize = 256 * 1024;
+
+fn check_message(message: &Bytes) -> Result<()> {
+    if message.len() > MAX_MESSAGE {
+        return Err(EngineError::TooLarge {
+            bytes: message.len(),
+            max: MAX_MESSAGE,
+        });
+    }
+    Ok(())
+}

@@ -1,0 +1,163 @@
+//! The texts that nodes send each other with NOTIFY.
+//!
+//! A text has a first line that makes it unique, since the server drops a text that is sent twice
+//! in a transaction. Each further line is one notice.
+
+use std::fmt::Write as _;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD_NO_PAD;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+
+use crate::engine::{NodeId, Stream};
+
+/// The maximum length of a text; the server accepts less than 8000 bytes.
+const LONGEST: usize = 7900;
+/// The maximum length of a message within a text; a longer one is a row of a table.
+pub(super) const INLINE: usize = 4096;
+
+/// A stream as notices name it: a hash of its name. A collision costs a needless read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Tag(u64);
+
+impl Tag {
+    pub(super) fn of(stream: &Stream) -> Self {
+        // FNV-1a: the same on every node, whatever it was compiled with.
+        let fold = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+        Self(stream.name().bytes().fold(0xcbf2_9ce4_8422_2325, fold))
+    }
+
+    fn encode(self) -> String {
+        URL_SAFE_NO_PAD.encode(self.0.to_be_bytes())
+    }
+
+    fn decode(text: &str) -> Option<Self> {
+        let bytes = URL_SAFE_NO_PAD.decode(text).ok()?;
+        Some(Self(u64::from_be_bytes(bytes.try_into().ok()?)))
+    }
+}
+
+/// The content of a message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Body {
+    Inline(Vec<u8>),
+    /// The row that holds it.
+    Stored(i64),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Notice {
+    /// Frames were appended, or the epoch was replaced.
+    Changed(Tag),
+    /// With the whole name of the stream: two streams may have one tag.
+    Message(String, Body),
+    /// For one node or for all.
+    Control(Option<NodeId>, Body),
+    /// Shows a node that it hears.
+    Alive,
+}
+
+impl Body {
+    fn encode(&self) -> String {
+        match self {
+            Self::Inline(bytes) => format!("={}", STANDARD_NO_PAD.encode(bytes)),
+            Self::Stored(row) => row.to_string(),
+        }
+    }
+
+    fn decode(text: &str) -> Option<Self> {
+        match text.strip_prefix('=') {
+            Some(bytes) => STANDARD_NO_PAD.decode(bytes).ok().map(Self::Inline),
+            None => text.parse().ok().map(Self::Stored),
+        }
+    }
+}
+
+impl Notice {
+    fn encode(&self) -> String {
+        match self {
+            Self::Changed(tag) => format!("f {}", tag.encode()),
+            Self::Message(stream, body) => {
+                format!("m {} {}", STANDARD_NO_PAD.encode(stream), body.encode())
+            }
+            Self::Control(None, body) => format!("c * {}", body.encode()),
+            Self::Control(Some(node), body) => format!("c {node} {}", body.encode()),
+            Self::Alive => "a".to_owned(),
+        }
+    }
+
+    fn decode(line: &str) -> Option<Self> {
+        let mut words = line.split(' ');
+        let kind = words.next()?;
+        if kind == "a" {
+            return Some(Self::Alive);
+        }
+        let to = words.next()?;
+        let body = words.next().map(Body::decode);
+        match (kind, body) {
+            ("f", None) => Some(Self::Changed(Tag::decode(to)?)),
+            ("m", Some(body)) => {
+                let name = STANDARD_NO_PAD.decode(to).ok()?;
+                Some(Self::Message(String::from_utf8(name).ok()?, body?))
+            }
+            ("c", Some(body)) if to == "*" => Some(Self::Control(None, body?)),
+            ("c", Some(body)) => Some(Self::Control(Some(to.parse().ok()?), body?)),
+            _ => None,
+        }
+    }
+}
+
+/// Packs notices into as few texts as possible. `next` numbers the texts of a node.
+pub(super) fn encode(node: NodeId, next: &mut u64, notices: &[Notice]) -> Vec<String> {
+    let mut texts: Vec<String> = Vec::new();
+    for notice in notices {
+        let line = notice.encode();
+        match texts.last_mut() {
+            Some(text) if text.len() + 1 + line.len() <= LONGEST => {
+                let _ = write!(text, "\n{line}");
+            }
+            _ => {
+                *next += 1;
+                texts.push(format!("{node} {next}\n{line}"));
+            }
+        }
+    }
+    texts
+}
+
+/// The notices of a text. Those of a newer version that this one does not know are left out.
+pub(super) fn decode(text: &str) -> impl Iterator<Item = Notice> {
+    text.lines().skip(1).filter_map(Notice::decode)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn notices_are_read_as_they_were_written_in_texts_that_the_server_accepts() {
+        let node = NodeId::random();
+        let stream = || "tasks:1 é:live".to_owned();
+        let mut notices = vec![
+            Notice::Alive,
+            Notice::Message(stream(), Body::Inline(vec![0, 255, b'\n', b' '])),
+            Notice::Message(stream(), Body::Inline(Vec::new())),
+            Notice::Message(stream(), Body::Stored(7)),
+            Notice::Control(None, Body::Inline(vec![1; INLINE])),
+            Notice::Control(Some(node), Body::Inline(vec![2; INLINE])),
+        ];
+        notices.extend((0..2000).map(|n| Notice::Changed(Tag(n))));
+        let mut next = 0;
+        let texts = encode(node, &mut next, &notices);
+        assert_eq!(next, texts.len() as u64);
+        assert!(texts.iter().all(|text| text.len() <= LONGEST));
+        let read: Vec<Notice> = texts.iter().flat_map(|text| decode(text)).collect();
+        assert_eq!(read, notices);
+    }
+
+    #[test]
+    fn a_notice_of_a_newer_version_is_left_out() {
+        let read: Vec<Notice> = decode("node 1\nz x y\nf ???\n\nm a\na").collect();
+        assert_eq!(read, [Notice::Alive]);
+    }
+}

@@ -1,0 +1,29 @@
+//! Presence: leases of users.
+
+use std::time::Duration;
+
+use linchpin::Timestamp;
+
+/// How long a user counts as present on a node after the last renewal.
+pub const LEASE: Duration = Duration::from_secs(45);
+
+/// How often a node renews its leases, by entering its users again.
+pub const RENEWAL: Duration = Duration::from_secs(15);
+
+/// A user who is present.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Member {
+    /// The id of the user.
+    pub user: String,
+    /// When the user arrived on the first of the nodes.
+    pub since: Timestamp,
+}
+
+/// The users who are present in a stream.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Present {
+    /// The earliest arrivals first.
+    pub users: Vec<Member>,
+    /// The number of all users; more than the length of `users` if that list was cut.
+    pub count: usize,
+}

@@ -1,0 +1,90 @@
+//! Names of keys and channels.
+
+use crate::engine::{NodeId, Stream};
+
+/// The keys and the channel of a stream have its name as their hash tag, so that they are in one
+/// slot.
+pub(super) struct Keys {
+    prefix: String,
+}
+
+impl Keys {
+    pub(super) fn new(prefix: &str) -> Self {
+        // A brace in the prefix would be the hash tag.
+        Self {
+            prefix: escape(prefix),
+        }
+    }
+
+    fn of(&self, stream: &str, part: &str) -> String {
+        format!("{}{{{}}}{part}", self.prefix, escape(stream))
+    }
+
+    /// Position, frames, event ids.
+    pub(super) fn log(&self, stream: &Stream) -> [String; 3] {
+        [":p", ":s", ":i"].map(|part| self.of(stream.name(), part))
+    }
+
+    /// Leases, ends of leases, arrivals.
+    pub(super) fn presence(&self, stream: &Stream) -> [String; 3] {
+        [":l", ":z", ":a"].map(|part| self.of(stream.name(), part))
+    }
+
+    pub(super) fn channel(&self, stream: &str) -> String {
+        self.of(stream, "")
+    }
+
+    pub(super) fn node(&self, node: &NodeId) -> String {
+        format!("{}node:{node}", self.prefix)
+    }
+
+    pub(super) fn all_nodes(&self) -> String {
+        format!("{}nodes", self.prefix)
+    }
+
+    /// The stream of a channel.
+    pub(super) fn stream(&self, channel: &str) -> Option<String> {
+        let name = channel.strip_prefix(&self.prefix)?;
+        let name = name.strip_prefix('{')?.strip_suffix('}')?;
+        Some(
+            name.replace("%7B", "{")
+                .replace("%7D", "}")
+                .replace("%25", "%"),
+        )
+    }
+}
+
+/// Without braces: a name that ends the hash tag early would have no slot of its own.
+fn escape(text: &str) -> String {
+    text.replace('%', "%25")
+        .replace('{', "%7B")
+        .replace('}', "%7D")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::History;
+
+    #[test]
+    fn the_keys_of_a_stream_have_one_hash_tag_and_its_channel_names_it() {
+        let keys = Keys::new("my{app}:");
+        for name in ["tasks:1:live", "}{", "a%7Bb", "100%"] {
+            let stream = Stream::new(name, History::default());
+            let tag = |key: &str| {
+                let (_, tag) = key.split_once('{').unwrap();
+                tag.split_once('}').unwrap().0.to_owned()
+            };
+            let all = [keys.log(&stream), keys.presence(&stream)].concat();
+            assert!(
+                all.iter()
+                    .all(|key| tag(key) == tag(&all[0]) && !tag(key).is_empty())
+            );
+            let channel = keys.channel(name);
+            assert_eq!(tag(&channel), tag(&all[0]));
+            assert_eq!(keys.stream(&channel).as_deref(), Some(name));
+        }
+        assert_eq!(keys.stream(&keys.all_nodes()), None);
+        assert_eq!(keys.stream(&keys.node(&NodeId::random())), None);
+    }
+}

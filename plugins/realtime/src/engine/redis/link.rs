@@ -1,0 +1,149 @@
+//! Connections to a server or to a cluster.
+
+use redis::aio::{ConnectionLike, MultiplexedConnection};
+use redis::cluster::ClusterClient;
+use redis::cluster_async::ClusterConnection;
+use redis::{
+    AsyncConnectionConfig, Client, ConnectionInfo, FromRedisValue, InfoDict, IntoConnectionInfo,
+    ProtocolVersion, PushInfo, RedisResult, ScriptInvocation,
+};
+use tokio::sync::mpsc;
+
+use super::{PATIENCE, RedisEngineOptions, within};
+use crate::engine::{EngineError, Result};
+
+/// Where to connect to.
+pub(super) struct Address {
+    infos: Vec<ConnectionInfo>,
+    cluster: bool,
+}
+
+/// A connection that many callers share.
+#[derive(Clone)]
+pub(super) enum Link {
+    Single(MultiplexedConnection),
+    Cluster(ClusterConnection),
+}
+
+impl Address {
+    pub(super) fn new(options: &RedisEngineOptions) -> Result<Self> {
+        let infos: Vec<ConnectionInfo> = options
+            .urls
+            .iter()
+            .map(|url| {
+                let info = url
+                    .as_str()
+                    .into_connection_info()
+                    .map_err(EngineError::failed)?;
+                // Messages of channels arrive between answers.
+                let settings = info.redis_settings().clone();
+                Ok(info.set_redis_settings(settings.set_protocol(ProtocolVersion::RESP3)))
+            })
+            .collect::<Result<_>>()?;
+        if infos.is_empty() || (!options.cluster && infos.len() > 1) {
+            return Err(EngineError::failed(
+                "give one Redis URL, or several URLs of nodes of a cluster",
+            ));
+        }
+        Ok(Self {
+            infos,
+            cluster: options.cluster,
+        })
+    }
+
+    /// Connects. Messages of channels go to `pushes`.
+    pub(super) async fn connect(
+        &self,
+        pushes: Option<mpsc::UnboundedSender<PushInfo>>,
+    ) -> RedisResult<Link> {
+        if self.cluster {
+            let mut builder = ClusterClient::builder(self.infos.clone())
+                .use_protocol(ProtocolVersion::RESP3)
+                .connection_timeout(PATIENCE)
+                .response_timeout(PATIENCE);
+            if let Some(pushes) = pushes {
+                builder = builder.push_sender(pushes);
+            }
+            return Ok(Link::Cluster(
+                builder.build()?.get_async_connection().await?,
+            ));
+        }
+        let mut config = AsyncConnectionConfig::new()
+            .set_connection_timeout(Some(PATIENCE))
+            .set_response_timeout(Some(PATIENCE));
+        if let Some(pushes) = pushes {
+            config = config.set_push_sender(pushes);
+        }
+        let client = Client::open(self.infos[0].clone())?;
+        let connection = client
+            .get_multiplexed_async_connection_with_config(&config)
+            .await?;
+        Ok(Link::Single(connection))
+    }
+}
+
+impl Link {
+    /// Whether several commands can be sent at once, whatever their keys are.
+    pub(super) fn pipelines(&self) -> bool {
+        matches!(self, Self::Single(_))
+    }
+
+    pub(super) async fn run<T: FromRedisValue>(&mut self, command: &redis::Cmd) -> RedisResult<T> {
+        match self {
+            Self::Single(connection) => command.query_async(connection).await,
+            Self::Cluster(connection) => command.query_async(connection).await,
+        }
+    }
+
+    pub(super) async fn invoke<T: FromRedisValue>(
+        &mut self,
+        script: &ScriptInvocation<'_>,
+    ) -> RedisResult<T> {
+        match self {
+            Self::Single(connection) => script.invoke_async(connection).await,
+            Self::Cluster(connection) => script.invoke_async(connection).await,
+        }
+    }
+
+    /// Sends commands at once. Only on a link that [pipelines](Self::pipelines).
+    pub(super) async fn run_all(
+        &mut self,
+        pipeline: &redis::Pipeline,
+    ) -> RedisResult<Vec<RedisResult<redis::Value>>> {
+        let count = pipeline.len();
+        let values = match self {
+            Self::Single(connection) => connection.req_packed_commands(pipeline, 0, count).await?,
+            Self::Cluster(connection) => connection.req_packed_commands(pipeline, 0, count).await?,
+        };
+        Ok(values
+            .into_iter()
+            .map(redis::Value::extract_error)
+            .collect())
+    }
+
+    pub(super) async fn ping(&mut self) -> RedisResult<()> {
+        self.run::<String>(&redis::cmd("PING")).await.map(drop)
+    }
+
+    /// Refuses a server without sharded channels.
+    pub(super) async fn check_version(&mut self) -> Result<()> {
+        // A cluster without them refuses the first subscription.
+        let Self::Single(connection) = self else {
+            return Ok(());
+        };
+        let mut command = redis::cmd("INFO");
+        command.arg("server");
+        let info: InfoDict = within(command.query_async(connection)).await?;
+        let version: String = info.get("redis_version").unwrap_or_default();
+        let major = version
+            .split('.')
+            .next()
+            .and_then(|n| n.parse::<u32>().ok());
+        match major {
+            Some(major) if major < 7 => Err(EngineError::failed(format!(
+                "the server is Redis {version}, and the engine needs 7 or newer"
+            ))),
+            _ => Ok(()),
+        }
+    }
+}

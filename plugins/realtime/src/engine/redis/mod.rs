@@ -1,0 +1,354 @@
+//! The engine on Redis (7 or newer) and Valkey, single servers and clusters.
+//!
+//! One function on the server appends a frame, and publishes it on a sharded channel of its
+//! stream. A node subscribes to the channels of the streams that it serves.
+
+mod keys;
+mod link;
+mod listener;
+mod scripts;
+mod streams;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use linchpin::{BoxFuture, Timestamp};
+use parking_lot::Mutex;
+use redis::{ErrorKind, FromRedisValue, RedisError, Script, ServerErrorKind};
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
+
+use self::keys::Keys;
+use self::link::{Address, Link};
+use self::listener::Command;
+use super::feed::{Feeds, Source, Subscription, read_history};
+use super::node::ControlSender;
+use super::{
+    Append, Clock, Controls, Engine, EngineError, Facts, LEASE, Member, NodeId, Position, Present,
+    Result, Slice, Stream, To, check_message,
+};
+
+/// The time limit of a command.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How long a call waits for a connection that is being made anew.
+const RECONNECT: Duration = Duration::from_millis(300);
+
+/// The address of the server, and the names of keys.
+#[derive(Clone)]
+pub struct RedisEngineOptions {
+    /// `redis://user:password@host:port/database`, `rediss://` for an encrypted connection. For a
+    /// cluster the addresses of some of its nodes.
+    pub urls: Vec<String>,
+    /// Whether the addresses are nodes of a cluster.
+    pub cluster: bool,
+    /// The prefix of all keys and channels. Apps that share a server need different ones.
+    pub prefix: String,
+}
+
+impl RedisEngineOptions {
+    /// One server; the prefix is `linchpin:`.
+    pub fn new(url: impl Into<String>) -> Self {
+        Self {
+            urls: vec![url.into()],
+            cluster: false,
+            prefix: "linchpin:".to_owned(),
+        }
+    }
+}
+
+impl fmt::Debug for RedisEngineOptions {
+    // Without the URLs, which contain a password.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RedisEngineOptions")
+            .field("cluster", &self.cluster)
+            .field("prefix", &self.prefix)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The engine on Redis and Valkey, for several nodes.
+///
+/// Positions and frames survive a restart of the app. Whether they survive a restart of the server
+/// depends on its settings; what it has lost is noticed, and leads to a reset.
+pub struct RedisEngine(Arc<Inner>);
+
+struct Inner {
+    node: NodeId,
+    clock: Clock,
+    keys: Keys,
+    address: Address,
+    feeds: Arc<Feeds>,
+    controls: ControlSender,
+    state: watch::Sender<State>,
+    commands: mpsc::UnboundedSender<Command>,
+    /// The receiving end, until the start takes it.
+    waiting: Mutex<Option<mpsc::UnboundedReceiver<Command>>>,
+    tasks: Mutex<JoinSet<()>>,
+}
+
+#[derive(Clone)]
+enum State {
+    /// There is no connection.
+    Apart,
+    Connected(Link),
+    Closed,
+}
+
+impl fmt::Debug for RedisEngine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl fmt::Debug for Inner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RedisEngine")
+            .field("node", &self.node)
+            .finish_non_exhaustive()
+    }
+}
+
+/// An error of the driver. Only what a repetition cannot mend is a failure: a wrong password, a
+/// missing permission, a key of another type, an unknown command, an answer of another form.
+fn error(error: RedisError) -> EngineError {
+    let hopeless = match error.kind() {
+        ErrorKind::AuthenticationFailed
+        | ErrorKind::InvalidClientConfig
+        | ErrorKind::RESP3NotSupported
+        | ErrorKind::UnexpectedReturnType
+        | ErrorKind::Server(ServerErrorKind::ResponseError | ServerErrorKind::NoPerm) => true,
+        ErrorKind::Extension => {
+            matches!(error.code(), Some("WRONGPASS" | "NOAUTH" | "WRONGTYPE"))
+        }
+        _ => false,
+    };
+    if hopeless {
+        EngineError::failed(error)
+    } else {
+        EngineError::unavailable(error)
+    }
+}
+
+impl RedisEngine {
+    /// An engine that connects when it is started. It needs a tokio runtime.
+    ///
+    /// # Errors
+    /// [`Failed`](EngineError::Failed) if a URL is not valid; the message contains no password.
+    pub fn new(options: &RedisEngineOptions, clock: Clock) -> Result<Self> {
+        let (commands, waiting) = mpsc::unbounded_channel();
+        Ok(Self(Arc::new(Inner {
+            node: NodeId::random(),
+            clock,
+            keys: Keys::new(&options.prefix),
+            address: Address::new(options)?,
+            feeds: Arc::default(),
+            controls: ControlSender::default(),
+            state: watch::Sender::new(State::Apart),
+            commands,
+            waiting: Mutex::new(Some(waiting)),
+            tasks: Mutex::default(),
+        })))
+    }
+}
+
+impl Inner {
+    /// The connection; waits a moment for a new one.
+    async fn link(&self) -> Result<Link> {
+        let mut state = self.state.subscribe();
+        let known = state.wait_for(|state| !matches!(state, State::Apart));
+        match tokio::time::timeout(RECONNECT, known).await {
+            Ok(Ok(state)) => match &*state {
+                State::Connected(link) => Ok(link.clone()),
+                State::Apart | State::Closed => {
+                    Err(EngineError::unavailable("the engine is closed"))
+                }
+            },
+            Ok(Err(_)) => Err(EngineError::unavailable("the engine is closed")),
+            Err(_) => Err(EngineError::unavailable("the server is not connected")),
+        }
+    }
+
+    /// Runs a function on the server within its time limit.
+    async fn invoke<T: FromRedisValue>(
+        &self,
+        script: &Script,
+        fill: impl FnOnce(&mut redis::ScriptInvocation<'_>),
+    ) -> Result<T> {
+        let mut link = self.link().await?;
+        let mut invocation = script.prepare_invoke();
+        fill(&mut invocation);
+        within(link.invoke(&invocation)).await
+    }
+
+    async fn run<T: FromRedisValue>(&self, command: &redis::Cmd) -> Result<T> {
+        let mut link = self.link().await?;
+        within(link.run(command)).await
+    }
+
+    async fn publish(&self, channel: String, kind: u8, message: Bytes) -> Result<()> {
+        check_message(&message)?;
+        let mut text = Vec::with_capacity(message.len() + 1);
+        text.push(kind);
+        text.extend_from_slice(&message);
+        let mut command = redis::cmd("SPUBLISH");
+        command.arg(channel).arg(text);
+        self.run::<i64>(&command).await.map(drop)
+    }
+
+    async fn start(self: &Arc<Self>) -> Result<()> {
+        // The first connection is tried at once, to report what is wrong.
+        let mut link = within(self.address.connect(None)).await?;
+        link.check_version().await?;
+        if let Some(commands) = self.waiting.lock().take() {
+            let inner = Arc::clone(self);
+            self.tasks
+                .lock()
+                .spawn(async move { listener::run(&inner, commands).await });
+        }
+        let mut state = self.state.subscribe();
+        let connected = state.wait_for(|state| matches!(state, State::Connected(_)));
+        match tokio::time::timeout(PATIENCE, connected).await {
+            Ok(Ok(_)) => Ok(()),
+            _ => Err(EngineError::unavailable("the server cannot be listened to")),
+        }
+    }
+
+    async fn close(&self) {
+        self.state.send_replace(State::Closed);
+        self.feeds.close();
+        self.controls.close();
+        let mut tasks = std::mem::take(&mut *self.tasks.lock());
+        tasks.shutdown().await;
+    }
+}
+
+async fn within<T>(work: impl Future<Output = redis::RedisResult<T>>) -> Result<T> {
+    match tokio::time::timeout(PATIENCE, work).await {
+        Ok(outcome) => outcome.map_err(error),
+        Err(_) => Err(EngineError::unavailable("the server does not answer")),
+    }
+}
+
+impl Engine for RedisEngine {
+    fn facts(&self) -> Facts {
+        Facts {
+            name: "redis",
+            persistent: true,
+            cluster: true,
+        }
+    }
+
+    fn node(&self) -> &NodeId {
+        &self.0.node
+    }
+
+    fn start(&self) -> BoxFuture<'_, Result<()>> {
+        Box::pin(self.0.start())
+    }
+
+    fn append<'a>(&'a self, batch: &'a [Append]) -> BoxFuture<'a, Result<Vec<Position>>> {
+        Box::pin(streams::append(&self.0, batch))
+    }
+
+    fn read<'a>(
+        &'a self,
+        stream: &'a Stream,
+        after: u64,
+        max: usize,
+    ) -> BoxFuture<'a, Result<Slice>> {
+        Box::pin(read_history(&*self.0, &self.0.clock, stream, after, max))
+    }
+
+    fn top<'a>(&'a self, stream: &'a Stream) -> BoxFuture<'a, Result<Position>> {
+        Box::pin(async { Ok(self.0.entries(stream, u64::MAX, 0).await?.top) })
+    }
+
+    fn subscribe<'a>(&'a self, stream: &'a Stream) -> BoxFuture<'a, Result<Subscription>> {
+        let source = Arc::clone(&self.0) as Arc<dyn Source>;
+        Box::pin(self.0.feeds.subscribe(source, stream))
+    }
+
+    fn send<'a>(&'a self, stream: &'a Stream, message: Bytes) -> BoxFuture<'a, Result<()>> {
+        let channel = self.0.keys.channel(stream.name());
+        Box::pin(self.0.publish(channel, b'm', message))
+    }
+
+    fn control<'a>(&'a self, to: To<'a>, message: Bytes) -> BoxFuture<'a, Result<()>> {
+        let channel = match to {
+            To::Node(node) => self.0.keys.node(node),
+            To::All => self.0.keys.all_nodes(),
+        };
+        Box::pin(self.0.publish(channel, b'm', message))
+    }
+
+    fn controls(&self) -> Controls {
+        self.0.controls.receiver()
+    }
+
+    fn presence_enter<'a>(
+        &'a self,
+        stream: &'a Stream,
+        users: &'a [&'a str],
+    ) -> BoxFuture<'a, Result<Vec<String>>> {
+        let now = (self.0.clock)().millis();
+        Box::pin(self.0.invoke(&scripts::ENTERS, move |call| {
+            call.key(&self.0.keys.presence(stream))
+                .arg(self.0.node.as_str())
+                .arg(now)
+                .arg(now + LEASE.as_millis() as i64)
+                .arg(users);
+        }))
+    }
+
+    fn presence_leave<'a>(
+        &'a self,
+        stream: &'a Stream,
+        users: &'a [&'a str],
+    ) -> BoxFuture<'a, Result<Vec<String>>> {
+        Box::pin(self.0.invoke(&scripts::LEAVES, move |call| {
+            call.key(&self.0.keys.presence(stream))
+                .arg(self.0.node.as_str())
+                .arg(users);
+        }))
+    }
+
+    fn presence_expire<'a>(&'a self, stream: &'a Stream) -> BoxFuture<'a, Result<Vec<String>>> {
+        let now = (self.0.clock)().millis();
+        Box::pin(self.0.invoke(&scripts::EXPIRES, move |call| {
+            call.key(&self.0.keys.presence(stream)).arg(now);
+        }))
+    }
+
+    fn presence<'a>(&'a self, stream: &'a Stream, max: usize) -> BoxFuture<'a, Result<Present>> {
+        let now = (self.0.clock)().millis();
+        Box::pin(async move {
+            let (count, listed): (usize, Vec<(String, i64)>) = self
+                .0
+                .invoke(&scripts::LISTS, |call| {
+                    call.key(&self.0.keys.presence(stream)).arg(now).arg(max);
+                })
+                .await?;
+            let users = listed.into_iter().map(|(user, since)| Member {
+                user,
+                since: Timestamp::from_millis(since),
+            });
+            Ok(Present {
+                users: users.collect(),
+                count,
+            })
+        })
+    }
+
+    fn ready(&self) -> BoxFuture<'_, Result<()>> {
+        Box::pin(async {
+            let mut link = self.0.link().await?;
+            within(link.ping()).await
+        })
+    }
+
+    fn close(&self) -> BoxFuture<'_, ()> {
+        Box::pin(self.0.close())
+    }
+}

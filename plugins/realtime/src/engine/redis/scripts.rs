@@ -1,0 +1,219 @@
+//! The functions that run on the server. Each touches the keys of one stream, which are in one
+//! hash slot, and is atomic.
+
+use std::sync::LazyLock;
+
+use redis::Script;
+
+/// What the functions share.
+///
+/// - `p` is the position: a hash of `epoch`, `offset`, `last` (event), `expires`, and a
+///   `fence:<consumer>` for each consumer.
+/// - `s` is the stream of frames, with the ids `<offset>-0`.
+/// - `i` is a sorted set: the event ids of the frames by their offsets.
+const COMMON: &str = r"
+local function text(number) return string.format('%.0f', number) end
+
+-- The position; a new one if there is none, or if it has expired.
+local function open(p, s, i, fresh, now, life)
+  local found = redis.call('HMGET', p, 'epoch', 'offset', 'expires')
+  if found[1] and found[2] and tonumber(found[3]) > now then
+    return found[1], tonumber(found[2]), tonumber(found[3])
+  end
+  redis.call('DEL', s, i)
+  redis.call('HDEL', p, 'last')
+  redis.call('HSET', p, 'epoch', fresh, 'offset', '0', 'expires', text(now + life))
+  redis.call('PEXPIRE', p, text(life))
+  return fresh, 0, now + life
+end
+
+local function entries(p, s, epoch, offset, after, most)
+  local frames = {}
+  if most > 0 then
+    frames = redis.call('XRANGE', s, '(' .. after .. '-0', text(offset) .. '-0', 'COUNT', text(most))
+  end
+  return {epoch, text(offset), redis.call('HGET', p, 'last') or '', frames}
+end
+";
+
+/// Keys: p, s, i, channel. Arguments: a new epoch, now, life of the position, kept size, kept
+/// time, event, frame, consumer or nothing, fence. Returns epoch and offset, or `fenced` and the
+/// highest fence.
+const APPEND: &str = r"
+local p, s, i, channel = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local fresh, now, life, size, ttl = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5]
+local event, frame, consumer, fence = ARGV[6], ARGV[7], ARGV[8], ARGV[9]
+if consumer ~= '' then
+  local seen = redis.call('HGET', p, 'fence:' .. consumer)
+  if seen and tonumber(seen) > tonumber(fence) then return {'fenced', seen} end
+end
+local epoch, offset = open(p, s, i, fresh, now, life)
+if consumer ~= '' then redis.call('HSET', p, 'fence:' .. consumer, fence) end
+local known = redis.call('ZSCORE', i, event)
+if known then return {epoch, text(tonumber(known))} end
+offset = offset + 1
+local function add()
+  return redis.pcall('XADD', s, 'MAXLEN', text(size), text(offset) .. '-0', 'e', event, 'a', ARGV[2], 'f', frame)
+end
+local added = add()
+if type(added) == 'table' and added.err then
+  -- The stream is ahead of the position, which was set back: its numbers are used up.
+  redis.call('DEL', s, i)
+  epoch, offset = fresh, 1
+  redis.call('HSET', p, 'epoch', epoch)
+  added = add()
+  if type(added) == 'table' and added.err then return added end
+end
+redis.call('ZADD', i, text(offset), event)
+redis.call('ZREMRANGEBYSCORE', i, '-inf', text(offset - size))
+redis.call('HSET', p, 'offset', text(offset), 'last', event, 'expires', text(now + life))
+redis.call('PEXPIRE', p, text(life))
+redis.call('PEXPIRE', s, ttl)
+redis.call('PEXPIRE', i, ttl)
+redis.call('SPUBLISH', channel, 'f' .. epoch .. ' ' .. text(offset) .. ' ' .. ARGV[2] .. ' ' .. event .. '\n' .. frame)
+return {epoch, text(offset)}
+";
+
+/// Keys: p, s, i. Arguments: a new epoch, now, life of the position, after, at most. Returns
+/// epoch, offset, last event or nothing, frames.
+const ENTRIES: &str = r"
+local p, s, i = KEYS[1], KEYS[2], KEYS[3]
+local now, life = tonumber(ARGV[2]), tonumber(ARGV[3])
+local epoch, offset, expires = open(p, s, i, ARGV[1], now, life)
+if expires < now + life - 3600000 then
+  redis.call('HSET', p, 'expires', text(now + life))
+  redis.call('PEXPIRE', p, text(life))
+end
+return entries(p, s, epoch, offset, ARGV[4], tonumber(ARGV[5]))
+";
+
+/// Keys: p, s, i, channel. Arguments: the lost epoch, a new one, now, life of the position.
+/// Returns as `ENTRIES`.
+const REPLACE: &str = r"
+local p, s, i, channel = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local epoch, offset = open(p, s, i, ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]))
+if epoch == ARGV[1] then
+  redis.call('DEL', s, i)
+  redis.call('HDEL', p, 'last')
+  redis.call('HSET', p, 'epoch', ARGV[2], 'offset', '0')
+  epoch, offset = ARGV[2], 0
+  redis.call('SPUBLISH', channel, 'r')
+end
+return entries(p, s, epoch, offset, '0', 0)
+";
+
+/// What the functions of presence share.
+///
+/// - `l` is a hash: for each user `<node>:<end of lease>`, separated by commas.
+/// - `z` is a sorted set of users by the end of their last lease.
+/// - `a` is a sorted set of users by the time of arrival.
+const PRESENCE: &str = r"
+local l, z, a = KEYS[1], KEYS[2], KEYS[3]
+
+local function leases(user)
+  local nodes = {}
+  for node, til in string.gmatch(redis.call('HGET', l, user) or '', '([%w_%-]+):(%d+)') do
+    nodes[node] = til
+  end
+  return nodes
+end
+
+local function forget(user)
+  redis.call('HDEL', l, user)
+  redis.call('ZREM', z, user)
+  redis.call('ZREM', a, user)
+end
+
+-- Returns whether a lease is left.
+local function store(user, nodes)
+  local parts, last = {}, 0
+  for node, til in pairs(nodes) do
+    parts[#parts + 1] = node .. ':' .. til
+    last = math.max(last, tonumber(til))
+  end
+  if #parts == 0 then
+    forget(user)
+    return false
+  end
+  redis.call('HSET', l, user, table.concat(parts, ','))
+  redis.call('ZADD', z, string.format('%.0f', last), user)
+  return true
+end
+
+-- Longer than any lease: the end of a lease is judged by the clock of the nodes.
+local function keep()
+  for _, key in ipairs(KEYS) do redis.call('PEXPIRE', key, '3600000') end
+end
+";
+
+/// Arguments: node, now, end of the lease, users. Returns the users who have arrived.
+const ENTER: &str = r"
+local node, now, til = ARGV[1], ARGV[2], ARGV[3]
+local arrived = {}
+for n = 4, #ARGV do
+  local user = ARGV[n]
+  local nodes = leases(user)
+  if next(nodes) == nil then
+    arrived[#arrived + 1] = user
+    redis.call('ZADD', a, now, user)
+  end
+  nodes[node] = til
+  store(user, nodes)
+end
+keep()
+return arrived
+";
+
+/// Arguments: node, users. Returns the users who have left.
+const LEAVE: &str = r"
+local left = {}
+for n = 2, #ARGV do
+  local user = ARGV[n]
+  local nodes = leases(user)
+  if nodes[ARGV[1]] then
+    nodes[ARGV[1]] = nil
+    if not store(user, nodes) then left[#left + 1] = user end
+  end
+end
+return left
+";
+
+/// Arguments: now. Returns the users whose leases have all run out.
+const EXPIRE: &str = r"
+local gone = redis.call('ZRANGEBYSCORE', z, '-inf', ARGV[1])
+for _, user in ipairs(gone) do forget(user) end
+return gone
+";
+
+/// Arguments: now, at most. Returns the number of all, and users and times of arrival in turn.
+const PRESENT: &str = r"
+local now, most = tonumber(ARGV[1]), tonumber(ARGV[2])
+local count = redis.call('ZCOUNT', z, '(' .. ARGV[1], '+inf')
+local listed, from, page = {}, 0, 500
+while #listed < 2 * most do
+  local some = redis.call('ZRANGE', a, from, from + page - 1, 'WITHSCORES')
+  if #some == 0 then break end
+  for n = 1, #some, 2 do
+    local til = redis.call('ZSCORE', z, some[n])
+    if til and tonumber(til) > now and #listed < 2 * most then
+      listed[#listed + 1] = some[n]
+      listed[#listed + 1] = some[n + 1]
+    end
+  end
+  from = from + page
+end
+return {count, listed}
+";
+
+fn script(common: &str, body: &str) -> Script {
+    Script::new(&format!("{common}{body}"))
+}
+
+pub(super) static APPEND_TEXT: LazyLock<String> = LazyLock::new(|| format!("{COMMON}{APPEND}"));
+pub(super) static APPENDS: LazyLock<Script> = LazyLock::new(|| Script::new(&APPEND_TEXT));
+pub(super) static READS: LazyLock<Script> = LazyLock::new(|| script(COMMON, ENTRIES));
+pub(super) static REPLACES: LazyLock<Script> = LazyLock::new(|| script(COMMON, REPLACE));
+pub(super) static ENTERS: LazyLock<Script> = LazyLock::new(|| script(PRESENCE, ENTER));
+pub(super) static LEAVES: LazyLock<Script> = LazyLock::new(|| script(PRESENCE, LEAVE));
+pub(super) static EXPIRES: LazyLock<Script> = LazyLock::new(|| script(PRESENCE, EXPIRE));
+pub(super) static LISTS: LazyLock<Script> = LazyLock::new(|| script(PRESENCE, PRESENT));

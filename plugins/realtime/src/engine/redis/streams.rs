@@ -1,0 +1,214 @@
+//! Appending and reading.
+
+use bytes::Bytes;
+use linchpin::{BoxFuture, Timestamp};
+use redis::{Cmd, ErrorKind, RedisResult, ServerErrorKind, Value, from_redis_value};
+
+use super::link::Link;
+use super::listener::Command;
+use super::{Inner, scripts, within};
+use crate::engine::feed::{Entries, Source};
+use crate::engine::{Append, EngineError, Epoch, EventId, Frame, Position, Result, Stream};
+
+/// The maximum number of commands that are sent at once.
+const BATCH: usize = 200;
+
+fn foreign(what: &str) -> EngineError {
+    EngineError::failed(format!("the keys of the realtime engine hold {what}"))
+}
+
+pub(super) fn position(epoch: &str, offset: &str) -> Result<Position> {
+    Ok(Position {
+        epoch: epoch.parse().map_err(|_| foreign("a foreign epoch"))?,
+        offset: offset.parse().map_err(|_| foreign("a foreign offset"))?,
+    })
+}
+
+fn millis(duration: std::time::Duration) -> i64 {
+    i64::try_from(duration.as_millis()).unwrap_or(i64::MAX / 4)
+}
+
+/// The command that appends a frame. `known`: the server is expected to know the function.
+fn command(inner: &Inner, append: &Append, known: bool) -> Cmd {
+    let (stream, history) = (&append.stream, append.stream.history);
+    let mut command = if known {
+        let mut command = redis::cmd("EVALSHA");
+        command.arg(scripts::APPENDS.get_hash());
+        command
+    } else {
+        let mut command = redis::cmd("EVAL");
+        command.arg(&*scripts::APPEND_TEXT);
+        command
+    };
+    command
+        .arg(4)
+        .arg(&inner.keys.log(stream))
+        .arg(inner.keys.channel(stream.name()))
+        .arg(Epoch::random().as_str())
+        .arg((inner.clock)().millis())
+        .arg(millis(history.position_ttl()))
+        .arg(history.kept_size())
+        .arg(millis(history.kept_ttl()))
+        .arg(append.event.as_str())
+        .arg(&*append.frame);
+    match &append.fence {
+        Some(fence) => command.arg(&*fence.consumer).arg(fence.number),
+        None => command.arg("").arg(""),
+    };
+    command
+}
+
+fn appended((epoch, offset): (String, String)) -> Result<Position> {
+    if epoch == "fenced" {
+        return Err(EngineError::Fenced {
+            seen: offset.parse().unwrap_or(u64::MAX),
+        });
+    }
+    position(&epoch, &offset)
+}
+
+/// Sends commands: at once to a server, one after the other to a cluster.
+async fn send(link: &mut Link, commands: Vec<Cmd>) -> Result<Vec<RedisResult<Value>>> {
+    if !link.pipelines() {
+        let mut values = Vec::with_capacity(commands.len());
+        for command in commands {
+            values.push(within(async { Ok(link.run(&command).await) }).await?);
+        }
+        return Ok(values);
+    }
+    let mut pipeline = redis::pipe();
+    for command in commands {
+        pipeline.add_command(command);
+    }
+    within(link.run_all(&pipeline)).await
+}
+
+pub(super) async fn append(inner: &Inner, batch: &[Append]) -> Result<Vec<Position>> {
+    let mut link = inner.link().await?;
+    let mut positions = Vec::with_capacity(batch.len());
+    for part in batch.chunks(BATCH) {
+        let commands = |known| part.iter().map(|one| command(inner, one, known)).collect();
+        let mut values = send(&mut link, commands(true)).await?;
+        let forgotten = |value: &RedisResult<Value>| {
+            let error = value.as_ref().err();
+            error.is_some_and(|e| e.kind() == ErrorKind::Server(ServerErrorKind::NoScript))
+        };
+        // A server that was restarted has forgotten the function. What has run is not repeated:
+        // its events are known.
+        if values.iter().any(forgotten) {
+            values = send(&mut link, commands(false)).await?;
+        }
+        for value in values {
+            let value = value.and_then(|value| Ok(from_redis_value(value)?));
+            positions.push(appended(value.map_err(super::error)?)?);
+        }
+    }
+    Ok(positions)
+}
+
+/// Epoch, offset, last event, and the frames with their ids and fields.
+type Read = (String, String, String, Vec<(String, Vec<Vec<u8>>)>);
+
+fn frame(epoch: Epoch, id: &str, fields: Vec<Vec<u8>>) -> Result<Frame> {
+    let offset = id.split('-').next().and_then(|offset| offset.parse().ok());
+    let [_, event, _, at, _, data] =
+        <[Vec<u8>; 6]>::try_from(fields).map_err(|_| foreign("a foreign frame"))?;
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).ok();
+    Ok(Frame {
+        position: Position {
+            epoch,
+            offset: offset.ok_or_else(|| foreign("a foreign frame"))?,
+        },
+        event: text(event)
+            .and_then(|event| EventId::new(&event))
+            .ok_or_else(|| foreign("a foreign event id"))?,
+        at: text(at)
+            .and_then(|at| at.parse().ok())
+            .map(Timestamp::from_millis)
+            .ok_or_else(|| foreign("a foreign time"))?,
+        data: Bytes::from(data),
+    })
+}
+
+impl Inner {
+    async fn read(&self, stream: &Stream, after: u64, max: usize) -> Result<Entries> {
+        let now = (self.clock)();
+        let (epoch, offset, last, frames): Read = self
+            .invoke(&scripts::READS, |call| {
+                call.key(&self.keys.log(stream))
+                    .arg(Epoch::random().as_str())
+                    .arg(now.millis())
+                    .arg(millis(stream.history.position_ttl()))
+                    .arg(after)
+                    .arg(max.min(1 << 20));
+            })
+            .await?;
+        let top = position(&epoch, &offset)?;
+        let since = now.millis() - millis(stream.history.kept_ttl());
+        let frames = frames
+            .into_iter()
+            .map(|(id, fields)| frame(top.epoch, &id, fields))
+            .filter(|frame| !frame.as_ref().is_ok_and(|frame| frame.at.millis() <= since))
+            .collect::<Result<_>>()?;
+        Ok(Entries {
+            top,
+            last: EventId::new(&last),
+            frames,
+        })
+    }
+
+    async fn replace(&self, stream: &Stream, lost: Epoch) -> Result<Position> {
+        let (epoch, offset, _, _): Read = self
+            .invoke(&scripts::REPLACES, |call| {
+                call.key(&self.keys.log(stream))
+                    .key(self.keys.channel(stream.name()))
+                    .arg(lost.as_str())
+                    .arg(Epoch::random().as_str())
+                    .arg((self.clock)().millis())
+                    .arg(millis(stream.history.position_ttl()));
+            })
+            .await?;
+        position(&epoch, &offset)
+    }
+}
+
+impl Source for Inner {
+    fn listen<'a>(&'a self, stream: &'a Stream) -> BoxFuture<'a, Result<()>> {
+        Box::pin(async {
+            // If there is no connection, the next one listens to all open streams.
+            self.link().await?;
+            let (done, listening) = tokio::sync::oneshot::channel();
+            let command = Command::Listen(stream.name().to_owned(), done);
+            let closed = || EngineError::unavailable("the engine is closed");
+            self.commands.send(command).map_err(|_| closed())?;
+            match tokio::time::timeout(super::PATIENCE, listening).await {
+                Ok(outcome) => outcome.map_err(|_| closed())?,
+                Err(_) => Err(EngineError::unavailable("the server does not answer")),
+            }
+        })
+    }
+
+    fn released(&self, stream: &Stream) {
+        // After the end there is nobody to tell.
+        let _ = self
+            .commands
+            .send(Command::Release(stream.name().to_owned()));
+    }
+
+    fn entries<'a>(
+        &'a self,
+        stream: &'a Stream,
+        after: u64,
+        max: usize,
+    ) -> BoxFuture<'a, Result<Entries>> {
+        Box::pin(self.read(stream, after, max))
+    }
+
+    fn replace_epoch<'a>(
+        &'a self,
+        stream: &'a Stream,
+        lost: Epoch,
+    ) -> BoxFuture<'a, Result<Position>> {
+        Box::pin(self.replace(stream, lost))
+    }
+}

@@ -1,0 +1,306 @@
+//! The running plugin of one node.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::str::FromStr;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use bytes::Bytes;
+use linchpin::http::{Clock, Cors, Credential, Credentials, RateStore};
+use linchpin::{Error, Result, Timestamp};
+use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
+use tokio::sync::oneshot;
+
+use super::counts::Counts;
+use crate::connection::{Connection, Limits};
+use crate::engine::{Engine, NodeId, To};
+use crate::rooms::RoomHub;
+
+/// The node, once the app has set the plugin up.
+pub(crate) type Place = Arc<OnceLock<Arc<Node>>>;
+
+/// The longest wait for the answer of another node.
+const ANSWER: Duration = Duration::from_secs(2);
+/// The interval at which a stopping node looks whether all connections have ended.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// The running plugin of one node.
+pub(crate) struct Node {
+    pub(crate) hub: Arc<RoomHub>,
+    pub(crate) engine: Arc<dyn Engine>,
+    pub(crate) limits: Arc<Limits>,
+    pub(crate) clock: Clock,
+    pub(crate) credentials: Option<Arc<dyn Credentials>>,
+    /// The origins whose pages may connect, besides the app's own.
+    pub(crate) origins: Vec<Cors>,
+    pub(crate) rates: Arc<dyn RateStore>,
+    /// The counts of each endpoint.
+    pub(crate) counts: Counts,
+    /// The time over which connections are closed when the app stops.
+    pub(crate) drain: Duration,
+    pub(crate) draining: AtomicBool,
+    pub(crate) addresses: Addresses,
+    pub(crate) asked: Asked,
+}
+
+/// Questions to other nodes that wait for their answers.
+#[derive(Default)]
+pub(crate) struct Asked {
+    last: AtomicU64,
+    waiting: Mutex<HashMap<u64, oneshot::Sender<bool>>>,
+}
+
+/// A message between nodes.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "kind")]
+enum Control {
+    /// A session has a new token: the connection may stay until its end.
+    Refresh {
+        connection: String,
+        caller: Caller,
+        expires_at: Option<i64>,
+        /// The node that waits for the answer, and its number of the question.
+        from: String,
+        number: u64,
+    },
+    /// The answer.
+    Refreshed { number: u64, done: bool },
+}
+
+/// The caller of a session, as nodes tell each other.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Caller {
+    kind: String,
+    user: Option<String>,
+    tenant: Option<String>,
+    session: Option<String>,
+}
+
+impl Caller {
+    fn of(credential: &Credential) -> Self {
+        let actor = &credential.actor;
+        Self {
+            kind: actor.kind.as_str().to_owned(),
+            user: actor.id.clone(),
+            tenant: actor.tenant_id.clone(),
+            session: actor.session_id.clone(),
+        }
+    }
+}
+
+impl Node {
+    /// An id for a new connection. It begins with the id of the node, so that other nodes find it.
+    pub(crate) fn connection_id(&self) -> String {
+        format!("{}{}", self.engine.node(), NodeId::random())
+    }
+
+    /// Whether the node takes no further connection; the seconds after which a client tries again.
+    pub(crate) fn closed(&self) -> Option<u32> {
+        let full = self.hub.connections() >= self.limits.connections_per_node;
+        let closed = full || self.draining.load(Ordering::Acquire);
+        closed.then(|| 1 + random_below(10) as u32)
+    }
+
+    /// Extends a connection until the end of a newer token of its session. Returns whether there
+    /// is such a connection, on any node.
+    ///
+    /// # Errors
+    /// `unavailable` if the engine does not answer.
+    pub(crate) async fn refresh(&self, connection: &str, newer: Credential) -> Result<bool> {
+        if let Some(own) = self.hub.connection(connection) {
+            let caller = Caller::of(&newer);
+            return Ok(of_session(&own, &caller).is_some() && own.refresh(newer));
+        }
+        let node = connection
+            .get(..16)
+            .and_then(|id| NodeId::from_str(id).ok());
+        let Some(node) = node.filter(|node| node != self.engine.node()) else {
+            return Ok(false);
+        };
+        if !self.engine.facts().cluster {
+            return Ok(false);
+        }
+        let number = self.asked.last.fetch_add(1, Ordering::Relaxed);
+        let (answer, answered) = oneshot::channel();
+        self.asked.waiting.lock().insert(number, answer);
+        let question = Control::Refresh {
+            connection: connection.to_owned(),
+            caller: Caller::of(&newer),
+            expires_at: newer.expires_at.map(Timestamp::millis),
+            from: self.engine.node().to_string(),
+            number,
+        };
+        let sent = self.tell(&node, &question).await;
+        let done = match sent {
+            // A node that has ended does not answer.
+            Ok(()) => Ok(matches!(
+                tokio::time::timeout(ANSWER, answered).await,
+                Ok(Ok(true))
+            )),
+            Err(error) => Err(error),
+        };
+        self.asked.waiting.lock().remove(&number);
+        done
+    }
+
+    async fn tell(&self, node: &NodeId, message: &Control) -> Result<()> {
+        let message = serde_json::to_vec(message).map_err(Error::internal)?;
+        let message = Bytes::from(message);
+        Ok(self.engine.control(To::Node(node), message).await?)
+    }
+
+    /// Answers other nodes until the engine is closed.
+    pub(crate) async fn listen(self: Arc<Self>) {
+        let mut controls = self.engine.controls();
+        while let Some(message) = controls.next().await {
+            let Ok(message) = serde_json::from_slice::<Control>(&message) else {
+                tracing::debug!("a message of another version of the app is passed over");
+                continue;
+            };
+            match message {
+                Control::Refresh {
+                    connection,
+                    caller,
+                    expires_at,
+                    from,
+                    number,
+                } => {
+                    let done = self.refreshed(&connection, &caller, expires_at);
+                    let Ok(from) = NodeId::from_str(&from) else {
+                        continue;
+                    };
+                    let answer = Control::Refreshed { number, done };
+                    if let Err(error) = self.tell(&from, &answer).await {
+                        tracing::debug!(%error, "another node is not answered");
+                    }
+                }
+                Control::Refreshed { number, done } => {
+                    if let Some(answer) = self.asked.waiting.lock().remove(&number) {
+                        // The one who asked may have left.
+                        let _ = answer.send(done);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Extends a connection of this node for another one.
+    fn refreshed(&self, connection: &str, caller: &Caller, expires_at: Option<i64>) -> bool {
+        let own = self.hub.connection(connection);
+        let found = own.and_then(|own| Some((of_session(&own, caller)?, own)));
+        found.is_some_and(|(identity, own)| {
+            own.refresh(Credential {
+                expires_at: expires_at.map(Timestamp::from_millis),
+                ..identity
+            })
+        })
+    }
+
+    /// Ends all connections, spread over the configured time, and waits until they have ended or
+    /// `grace` is over. No new ones are taken from now on.
+    pub(crate) async fn stop(&self, grace: Duration) {
+        self.draining.store(true, Ordering::Release);
+        // The last clients need time to take their close frame.
+        let window = self.drain.min(grace.mul_f64(0.75));
+        for connection in self.hub.all() {
+            connection.drain(within(window));
+        }
+        let all_ended = async {
+            while self.hub.connections() > 0 {
+                tokio::time::sleep(LOOK).await;
+            }
+        };
+        // What is left after that time is cut by the app.
+        let _ = tokio::time::timeout(grace, all_ended).await;
+    }
+
+    /// Ends a connection that opened while the node stops.
+    pub(crate) fn drain_late(&self, connection: &Connection) {
+        if self.draining.load(Ordering::Acquire) {
+            connection.drain(Duration::ZERO);
+        }
+    }
+}
+
+/// The identity of a connection, if it is of this session.
+fn of_session(connection: &Connection, caller: &Caller) -> Option<Credential> {
+    let identity = connection.identity()?;
+    (Caller::of(&identity) == *caller).then_some(identity)
+}
+
+/// A random time below a bound.
+fn within(bound: Duration) -> Duration {
+    let millis = u64::try_from(bound.as_millis()).unwrap_or(u64::MAX);
+    Duration::from_millis(random_below(millis.max(1)))
+}
+
+/// A random number below a bound that is not 0. Without randomness it is 0.
+fn random_below(bound: u64) -> u64 {
+    getrandom::u64().map_or(0, |random| random % bound)
+}
+
+/// The connections of anonymous callers, by address.
+#[derive(Clone, Default)]
+pub(crate) struct Addresses(Arc<Mutex<HashMap<IpAddr, usize>>>);
+
+impl Addresses {
+    /// Takes a place for a connection; `None` if the address has `most` of them. A connection whose
+    /// address is unknown needs no place.
+    pub(crate) fn take(&self, address: Option<IpAddr>, most: usize) -> Option<AddressPlace> {
+        let address = address.map(linchpin::http::one_client);
+        if let Some(address) = address {
+            let mut all = self.0.lock();
+            let count = all.entry(address).or_default();
+            if *count >= most {
+                return None;
+            }
+            *count += 1;
+        }
+        Some(AddressPlace {
+            all: self.clone(),
+            address,
+        })
+    }
+}
+
+/// The place of a connection of an anonymous caller. It is free again when it is dropped.
+pub(crate) struct AddressPlace {
+    all: Addresses,
+    address: Option<IpAddr>,
+}
+
+impl Drop for AddressPlace {
+    fn drop(&mut self) {
+        let Some(address) = self.address else { return };
+        let mut all = self.all.0.lock();
+        if let Some(count) = all.get_mut(&address) {
+            *count -= 1;
+            if *count == 0 {
+                all.remove(&address);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_has_so_many_places_and_an_ipv6_client_one_address() {
+        let all = Addresses::default();
+        let address = |text: &str| text.parse().ok();
+        let first = all.take(address("2001:db8::1"), 2);
+        let second = all.take(address("2001:db8::2"), 2);
+        assert!(first.is_some() && second.is_some());
+        assert!(all.take(address("2001:db8::3"), 2).is_none());
+        assert!(all.take(address("10.0.0.1"), 2).is_some());
+        drop(first);
+        assert!(all.take(address("2001:db8::3"), 2).is_some());
+        drop(second);
+        assert!(all.0.lock().is_empty());
+    }
+}

@@ -1,0 +1,83 @@
+//! The declaration behind a stream: a channel, or an endpoint of server-sent events.
+
+use linchpin::entity::EntityDesc;
+use linchpin::http::{AuthDesc, PolicyDesc};
+
+use crate::channel::{ChannelDesc, RoomScope, SseDesc};
+use crate::engine::History;
+
+/// The declaration behind a stream. Rooms and endpoints share the members, guards and replay; they
+/// differ in the form of what is sent.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Carrier {
+    /// A room, whose members are sockets.
+    Channel(&'static ChannelDesc),
+    /// An endpoint, whose members are responses.
+    Endpoint(&'static SseDesc),
+}
+
+impl Carrier {
+    /// Whether both are the same declaration.
+    pub(crate) fn is(self, other: Self) -> bool {
+        match (self, other) {
+            (Self::Channel(one), Self::Channel(other)) => std::ptr::eq(one, other),
+            (Self::Endpoint(one), Self::Endpoint(other)) => std::ptr::eq(one, other),
+            _ => false,
+        }
+    }
+
+    /// Whether records have a stream each, or the partitions of a collection.
+    pub(crate) fn scope(self) -> RoomScope {
+        match self {
+            Self::Channel(channel) => channel.scope,
+            Self::Endpoint(_) => RoomScope::Collection,
+        }
+    }
+
+    /// The entity whose records have the rooms; `None` for collections.
+    pub(crate) fn record_of(self) -> Option<&'static EntityDesc> {
+        match self {
+            Self::Channel(channel) if channel.scope == RoomScope::Record => Some(channel.of),
+            Self::Channel(_) | Self::Endpoint(_) => None,
+        }
+    }
+
+    /// The entities of its events. With each stands the position of the field that leads to the
+    /// room's record, if there is one. The policy of the first entity decides who may join.
+    pub(crate) fn entities(self) -> Vec<(&'static EntityDesc, Option<usize>)> {
+        match self {
+            Self::Channel(channel) => {
+                let events = channel.events().map(|(_, on, _)| (on.entity, on.by));
+                std::iter::once((channel.of, None)).chain(events).collect()
+            }
+            Self::Endpoint(sse) => sse.sources.iter().map(|from| (from.entity, None)).collect(),
+        }
+    }
+
+    /// `auth` and `roles` of a join, in addition to those of the read route.
+    pub(crate) fn policy(self) -> PolicyDesc {
+        match self {
+            Self::Channel(channel) => channel.policy,
+            Self::Endpoint(sse) => {
+                let auth = sse.policy.auth.unwrap_or(AuthDesc::Named("userAuth"));
+                sse.policy.auth(auth)
+            }
+        }
+    }
+
+    /// The bounds of the stream.
+    pub(crate) fn history(self) -> History {
+        match self {
+            Self::Channel(channel) => channel.history.of_stream(),
+            Self::Endpoint(sse) => sse.history.of_stream(),
+        }
+    }
+
+    /// Whether members see who else is there.
+    pub(crate) fn presence(self) -> bool {
+        match self {
+            Self::Channel(channel) => channel.presence,
+            Self::Endpoint(_) => false,
+        }
+    }
+}

@@ -1,0 +1,447 @@
+//! Endpoints of server-sent events over the rooms of an app, with the memory engine.
+
+use futures_util::{FutureExt, StreamExt};
+use linchpin::http::{AuthDesc, PolicyDesc};
+use linchpin::prelude::*;
+use linchpin::{Entity, EntityEvent};
+
+use super::tests::*;
+use super::*;
+use crate::channel::{Change, Sse, SseDesc, SseEvent, SseSource};
+use crate::connection::Meter;
+use crate::engine::{Append, EventId, Stream};
+use crate::sse::{EventStream, Resume};
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+
+static CHORE_EVENTS: [SseEvent; 2] = [
+    SseEvent::new(Change::Created)
+        .name("chore:new")
+        .alias(&["task:new"]),
+    SseEvent::new(Change::Updated),
+];
+static CHORES: SseDesc = SseDesc::new(
+    "CHORES",
+    "/__sse/chores",
+    &[SseSource::new(Chore::DESC, &CHORE_EVENTS)],
+)
+.history(5, 600_000)
+.max_connections(2);
+
+static BOARDS: SseDesc = SseDesc::new(
+    "BOARDS",
+    "/__sse/boards",
+    &[SseSource::new(
+        Board::DESC,
+        &[
+            SseEvent::new(Change::Created),
+            SseEvent::new(Change::Updated),
+        ],
+    )],
+)
+.filter("not_muted", not_muted);
+
+static ADMINS: SseDesc = SseDesc::new(
+    "ADMINS",
+    "/__sse/admins",
+    &[SseSource::new(
+        Board::DESC,
+        &[SseEvent::new(Change::Created)],
+    )],
+)
+.policy(PolicyDesc::INHERIT.roles(&["admin"]));
+
+static NOTICES: SseDesc = SseDesc::new(
+    "NOTICES",
+    "/__sse/notices",
+    &[SseSource::new(
+        Notice::DESC,
+        &[SseEvent::new(Change::Created)],
+    )],
+)
+.policy(PolicyDesc::INHERIT.auth(AuthDesc::None));
+
+pub(super) fn endpoints(declared: Declared) -> Declared {
+    [&CHORES, &BOARDS, &ADMINS, &NOTICES]
+        .into_iter()
+        .fold(declared, |declared, desc| declared.sse(Sse::new(desc)))
+}
+
+/// A filter as an app writes it.
+fn not_muted(actor: &Actor, event: &EntityEvent) -> bool {
+    let id = event.record_id.as_deref().unwrap_or_default();
+    assert!(id != "broken", "a fault of the filter");
+    let of = event.after.as_ref().map(|record| record["ownerId"].clone());
+    assert_eq!(of, Some(event.payload["ownerId"].clone()));
+    actor.id.as_deref() != Some("bob") || id != "muted"
+}
+
+/// A response and its counts.
+struct Open {
+    stream: EventStream,
+    meter: Arc<Meter>,
+}
+
+impl Open {
+    /// The next blocks; empty at the end.
+    async fn text(&mut self) -> String {
+        let bytes = self.stream.next().await.unwrap_or_default();
+        String::from_utf8(bytes.to_vec()).unwrap()
+    }
+
+    /// Whether nothing waits.
+    fn is_quiet(&mut self) -> bool {
+        self.stream.next().now_or_never().is_none()
+    }
+}
+
+impl Node {
+    /// Opens a stream; the code of the error if it is refused.
+    async fn open(
+        &self,
+        endpoint: &'static SseDesc,
+        user: &str,
+        resume: Resume,
+    ) -> Result<Open, &'static str> {
+        let meter = Arc::new(Meter::default());
+        let open = OpenEvents {
+            endpoint,
+            identity: (!user.is_empty()).then(|| credential(user)),
+            resume,
+            address: None,
+            headers: HeaderMap::new(),
+            place: None,
+            meter: Arc::clone(&meter),
+        };
+        match self.hub.open_events(open).await {
+            Ok(stream) => Ok(Open { stream, meter }),
+            Err(error) => Err(error.code().as_str()),
+        }
+    }
+
+    async fn top(&self, stream: &Stream) -> Position {
+        let top = self.engine.top(stream).await.unwrap();
+        Position::new(top.epoch.as_str(), top.offset)
+    }
+
+    /// Appends an event to the stream of an endpoint.
+    async fn sends(&self, stream: &Stream, entity: &str, state: Value, before: Option<Value>) {
+        let number = {
+            let mut events = self.events.lock();
+            *events += 1;
+            *events
+        };
+        let object = |value: Value| value.as_object().cloned().unwrap();
+        let event = EntityEvent {
+            id: linchpin::Uuid::new_v7(),
+            name: format!("{entity}.created"),
+            entity: entity.to_owned().into(),
+            route: "create".into(),
+            record_id: None,
+            payload: Value::Null.into(),
+            payload_ref: None,
+            before: None,
+            after: None,
+            actor: linchpin::ActorRef {
+                kind: "system".to_owned(),
+                id: None,
+            },
+            tenant_id: None,
+            request_id: String::new(),
+            at: Timestamp::system_now(),
+            version: None,
+            keys: Vec::new(),
+        };
+        let stored = StoredEvent {
+            origin: Some(Origin::of(&event)),
+            frame: StoredFrame {
+                event: format!("{entity}.{number}"),
+                aliases: Vec::new(),
+                payload: RawValue::from_string(state.to_string()).unwrap(),
+                truncated: false,
+                id: event.id.to_string(),
+                at: event.at.to_string(),
+                about: Some(About {
+                    entity: entity.to_owned(),
+                    record: state["id"].as_str().unwrap().to_owned(),
+                    state: object(state),
+                    before: before.map(object),
+                    deleted: false,
+                    left: false,
+                }),
+            },
+        };
+        let append = Append {
+            stream: stream.clone(),
+            event: EventId::new(event.id.as_str()).unwrap(),
+            frame: stored.encode().unwrap(),
+            fence: None,
+        };
+        self.engine.append(&[append]).await.unwrap();
+    }
+
+    async fn chore(&self, owner: &str, id: &str) {
+        let state = json!({ "id": id, "ownerId": owner });
+        self.sends(&chores_of(owner), "chores", state, None).await;
+    }
+
+    async fn board(&self, id: &str, open: bool, was_open: Option<bool>) {
+        let stream = stream_of(&BOARDS, &[]);
+        let state = |open: bool| json!({ "id": id, "open": open, "ownerId": "alice" });
+        self.sends(
+            &stream,
+            Board::DESC.storage_name,
+            state(open),
+            was_open.map(state),
+        )
+        .await;
+    }
+}
+
+fn stream_of(endpoint: &SseDesc, owners: &[Option<String>]) -> Stream {
+    Stream::new(
+        stream_name(endpoint.path, owners),
+        endpoint.history.of_stream(),
+    )
+}
+
+fn chores_of(user: &str) -> Stream {
+    stream_of(&CHORES, &[Some(user.to_owned())])
+}
+
+/// The blocks of an event without its data.
+fn head(text: &str) -> String {
+    let lines = text.lines().filter(|line| !line.starts_with("data: "));
+    lines.collect::<Vec<_>>().join("|")
+}
+
+#[tokio::test]
+async fn each_caller_hears_of_the_records_of_its_own_partition() {
+    let node = node().await;
+    let mut alice = node.open(&CHORES, "alice", Resume::Top).await.unwrap();
+    let mut bob = node.open(&CHORES, "bob", Resume::Top).await.unwrap();
+    let at = node.top(&chores_of("alice")).await;
+    let opening = format!(": connected\nretry: 3000\nid: {at}\n\n");
+    assert_eq!(alice.text().await, opening);
+    assert!(bob.text().await.starts_with(": connected\n"));
+    node.chore("bob", "c0").await;
+    node.chore("alice", "c1").await;
+    let text = alice.text().await;
+    let epoch = &at.epoch;
+    assert_eq!(
+        text,
+        format!(
+            "event: chores.2\nid: {epoch}-1\ndata: {{\"id\":\"c1\",\"ownerId\":\"alice\"}}\n\n"
+        )
+    );
+    assert!(bob.text().await.contains("c0"));
+    assert!(alice.is_quiet() && bob.is_quiet());
+    // A caller without a credential is nobody's.
+    let refused = node.open(&CHORES, "", Resume::Top).await;
+    assert_eq!(refused.err(), Some("unauthorized"));
+    drop((alice, bob));
+    assert_eq!(node.hub.connections(), 0);
+    assert!(node.hub.live_rooms().is_empty());
+    node.app.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_client_resumes_after_its_position_or_is_told_that_it_cannot() {
+    let node = node().await;
+    let stream = chores_of("alice");
+    for id in ["c1", "c2", "c3"] {
+        node.chore("alice", id).await;
+    }
+    let top = node.top(&stream).await;
+    let at = |offset| Position::new(Arc::clone(&top.epoch), offset);
+    let mut back = node
+        .open(&CHORES, "alice", Resume::After(at(1)))
+        .await
+        .unwrap();
+    assert!(back.text().await.ends_with(&format!("id: {}\n\n", at(1))));
+    node.chore("alice", "c4").await;
+    for (number, offset) in [(2, 2), (3, 3), (4, 4)] {
+        let expected = format!("event: chores.{number}|id: {}|", at(offset));
+        assert_eq!(head(&back.text().await), expected);
+    }
+    assert!(back.is_quiet());
+    drop(back);
+    for id in ["c5", "c6", "c7"] {
+        node.chore("alice", id).await;
+    }
+    for (resume, reason) in [
+        (Resume::After(at(1)), "history_unavailable"),
+        (Resume::After(at(999_999)), "offset_ahead"),
+        (Resume::After(Position::new("another", 1)), "epoch_changed"),
+        (Resume::Lost, "epoch_changed"),
+    ] {
+        let mut open = node.open(&CHORES, "alice", resume).await.unwrap();
+        assert!(open.text().await.ends_with(&format!("id: {}\n\n", at(7))));
+        let text = open.text().await;
+        assert_eq!(head(&text), format!("event: linchpin:reset|id: {}|", at(7)));
+        assert!(text.contains(&format!("\"reason\":\"{reason}\"")), "{text}");
+        assert!(open.is_quiet());
+    }
+    // A client without a position has missed nothing.
+    let mut fresh = node.open(&CHORES, "alice", Resume::Top).await.unwrap();
+    assert!(fresh.text().await.ends_with(&format!("id: {}\n\n", at(7))));
+    assert!(fresh.is_quiet());
+    node.app.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_client_that_missed_more_than_a_queue_holds_gets_all_of_it() {
+    let node = node().await;
+    let stream = stream_of(&NOTICES, &[]);
+    let notice = |n: u32| json!({ "id": format!("n{n}"), "text": "hello" });
+    node.sends(&stream, "notices", notice(0), None).await;
+    let after = node.top(&stream).await;
+    for n in 1..=400 {
+        node.sends(&stream, "notices", notice(n), None).await;
+    }
+    let mut open = node
+        .open(&NOTICES, "", Resume::After(after.clone()))
+        .await
+        .unwrap();
+    open.text().await;
+    for n in 1..=400 {
+        assert!(open.text().await.contains(&format!("\"n{n}\"")));
+    }
+    node.sends(&stream, "notices", notice(401), None).await;
+    assert!(open.text().await.contains("\"n401\""));
+    node.app.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_record_out_of_sight_is_hidden_and_its_later_events_only_move_the_position() {
+    let node = node().await;
+    let mut alice = node.open(&BOARDS, "alice", Resume::Top).await.unwrap();
+    let mut bob = node.open(&BOARDS, "bob", Resume::Top).await.unwrap();
+    let epoch = node.top(&stream_of(&BOARDS, &[])).await.epoch;
+    for open in [&mut alice, &mut bob] {
+        open.text().await;
+    }
+    node.board("b9", true, None).await;
+    node.board("b9", false, Some(true)).await;
+    node.board("b9", false, None).await;
+    assert_eq!(
+        head(&bob.text().await),
+        format!("event: boards.1|id: {epoch}-1|")
+    );
+    assert_eq!(
+        bob.text().await,
+        format!(
+            "event: linchpin:hidden\nid: {epoch}-2\ndata: {{\"entity\":\"boards\",\"id\":\"b9\"}}\n\n"
+        )
+    );
+    for number in 1..=3 {
+        let expected = format!("event: boards.{number}|id: {epoch}-{number}|");
+        assert_eq!(head(&alice.text().await), expected);
+    }
+    // The store of the app is not used any more.
+    tokio::time::pause();
+    assert_eq!(bob.text().await, format!(": keep-alive\nid: {epoch}-3\n\n"));
+    assert_eq!(bob.text().await, ": keep-alive\n\n");
+    assert_eq!(alice.text().await, ": keep-alive\n\n");
+    // One who comes back is not shown what was withdrawn, and does not see it again.
+    let after = Resume::After(Position::new(Arc::clone(&epoch), 0));
+    let mut back = node.open(&BOARDS, "bob", after).await.unwrap();
+    assert!(back.text().await.ends_with(&format!("id: {epoch}-0\n\n")));
+    assert!(back.text().await.contains("linchpin:hidden"));
+    assert_eq!(
+        back.text().await,
+        format!(": keep-alive\nid: {epoch}-3\n\n")
+    );
+}
+
+#[tokio::test]
+async fn a_filter_narrows_and_its_panic_withholds_one_event() {
+    let node = node().await;
+    let mut alice = node.open(&BOARDS, "alice", Resume::Top).await.unwrap();
+    let mut bob = node.open(&BOARDS, "bob", Resume::Top).await.unwrap();
+    for open in [&mut alice, &mut bob] {
+        open.text().await;
+    }
+    for id in ["muted", "broken", "last"] {
+        node.board(id, true, None).await;
+    }
+    assert!(alice.text().await.contains("\"muted\""));
+    for open in [&mut alice, &mut bob] {
+        assert!(open.text().await.contains("\"last\""));
+        assert!(open.is_quiet());
+        assert_eq!(open.meter.read().filter_failures, 1);
+    }
+    // The same on a replay.
+    let epoch = node.top(&stream_of(&BOARDS, &[])).await.epoch;
+    let after = Resume::After(Position::new(epoch, 0));
+    let mut back = node.open(&BOARDS, "bob", after).await.unwrap();
+    back.text().await;
+    assert!(back.text().await.contains("\"last\"") && back.is_quiet());
+    node.app.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn places_are_limited_per_user_and_free_again_after_the_end() {
+    let node = node().await;
+    let first = node.open(&CHORES, "alice", Resume::Top).await.unwrap();
+    let second = node.open(&CHORES, "alice", Resume::Top).await.unwrap();
+    let third = node.open(&CHORES, "alice", Resume::Top).await;
+    assert_eq!(third.err(), Some("rate_limited"));
+    // Another endpoint, another user, and sockets have places of their own.
+    let other = node.open(&BOARDS, "alice", Resume::Top).await;
+    let bob = node.open(&CHORES, "bob", Resume::Top).await;
+    assert!(other.is_ok() && bob.is_ok());
+    let socket = connect(&node, "1", "alice");
+    let _two = connect(&node, "2", "alice");
+    assert!(socket.closing().is_none());
+    drop(first);
+    assert!(node.open(&CHORES, "alice", Resume::Top).await.is_ok());
+    drop(second);
+    node.app.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_policy_refuses_at_the_start_and_ends_the_stream_later() {
+    let node = node().await;
+    let refused = node.open(&ADMINS, "bob", Resume::Top).await;
+    assert_eq!(refused.err(), Some("forbidden"));
+    let refused = node.open(&ADMINS, "", Resume::Top).await;
+    assert_eq!(refused.err(), Some("unauthorized"));
+    assert_eq!(node.hub.connections(), 0);
+    let anonymous = node.open(&NOTICES, "", Resume::Top).await;
+    assert!(anonymous.is_ok());
+    let mut alice = node.open(&CHORES, "alice", Resume::Top).await.unwrap();
+    alice.text().await;
+    node.sessions.ended.lock().push("alice".to_owned());
+    let watch = tokio::spawn(Arc::clone(&node.hub).watch());
+    tokio::task::yield_now().await;
+    node.sessions.feed.user_changed("alice");
+    assert_eq!(
+        alice.text().await,
+        "event: linchpin:close\ndata: {\"code\":4401,\"reason\":\"session_ended\"}\n\n"
+    );
+    assert_eq!(alice.text().await, "");
+    assert!(node.open(&CHORES, "alice", Resume::Top).await.is_err());
+    watch.abort();
+    node.app.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_client_that_reads_nothing_ends_alone() {
+    let node = node().await;
+    let mut slow = node.open(&NOTICES, "alice", Resume::Top).await.unwrap();
+    let mut fast = node.open(&NOTICES, "bob", Resume::Top).await.unwrap();
+    fast.text().await;
+    slow.text().await;
+    let stream = stream_of(&NOTICES, &[]);
+    let most = node.hub.settings.limits.queue_frames;
+    for n in 0..=most {
+        let state = json!({ "id": format!("n{n}"), "text": "hello" });
+        node.sends(&stream, "notices", state, None).await;
+        assert!(fast.text().await.contains(&format!("\"n{n}\"")));
+    }
+    assert_eq!(slow.text().await, "");
+    assert_eq!(slow.meter.read().queue_bytes, 0);
+    assert!(fast.is_quiet());
+    node.app.stop().await.unwrap();
+}

@@ -1,0 +1,219 @@
+//! Who may see the events of a channel.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use linchpin::entity::EntityDesc;
+use linchpin::http::{RouteCaller, RouteRequest};
+use linchpin::resource::{EventGuard, EventScope, EventTuple};
+use linchpin::{Adapters, Code, Error, Result, Timestamp};
+
+use super::carrier::Carrier;
+use super::stored::About;
+use crate::channel::RoomScope;
+
+/// The guards of the entities whose events a stream carries; the first is that of the channel's own
+/// entity, or of the first entity of an endpoint.
+pub(super) struct Guards {
+    carrier: Carrier,
+    all: Vec<One>,
+}
+
+/// The guard of one entity.
+struct One {
+    entity: &'static EntityDesc,
+    guard: EventGuard,
+    /// The fields of gates that lead to the room's record.
+    settled: Vec<&'static str>,
+}
+
+/// The values of a caller, one for each guard; `None` if the caller may read none of its records.
+pub(super) type Tuples = Arc<[Option<EventTuple>]>;
+
+/// What a subscriber gets of an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// The frame.
+    Shown,
+    /// That the record is out of sight now.
+    Hidden,
+    /// Nothing.
+    Withheld,
+}
+
+impl Guards {
+    /// Creates the guards of a channel or of an endpoint.
+    ///
+    /// # Errors
+    /// `internal` if an entity is not mounted, or if its conditions cannot be judged in memory.
+    pub(super) fn new(carrier: Carrier, adapters: &Adapters) -> Result<Self> {
+        let mut entities: Vec<(&'static EntityDesc, Vec<&'static str>)> = Vec::new();
+        for (entity, by) in carrier.entities() {
+            let at = entities
+                .iter()
+                .position(|(other, _)| other.storage_name == entity.storage_name);
+            let at = at.unwrap_or_else(|| {
+                entities.push((entity, Vec::new()));
+                entities.len() - 1
+            });
+            // The subscription has checked the record that this field leads to.
+            if let (Some(by), Some(of)) = (by, carrier.record_of()) {
+                let field = entity.fields[by].name;
+                let leads = EventGuard::gates(entity)
+                    .any(|gate| gate.field == field && gate.target.storage_name == of.storage_name);
+                if leads && !entities[at].1.contains(&field) {
+                    entities[at].1.push(field);
+                }
+            }
+        }
+        let scope = match carrier.scope() {
+            RoomScope::Record => EventScope::Record,
+            RoomScope::Collection => EventScope::Collection,
+        };
+        let guards = entities.into_iter().map(|(entity, settled)| {
+            let table = adapters.table(entity.storage_name).ok_or_else(|| {
+                Error::internal(format!("`{}` is not part of the app", entity.name))
+            })?;
+            let guard = EventGuard::new(table, scope, &settled)?;
+            Ok(One {
+                entity,
+                guard,
+                settled,
+            })
+        });
+        Ok(Self {
+            carrier,
+            all: guards.collect::<Result<_>>()?,
+        })
+    }
+
+    fn find(&self, storage_name: &str) -> Option<usize> {
+        self.all
+            .iter()
+            .position(|one| one.entity.storage_name == storage_name)
+    }
+
+    /// The name of the read route that decides about events.
+    pub(super) fn route(&self) -> &'static str {
+        match self.carrier.scope() {
+            RoomScope::Record => "get",
+            RoomScope::Collection => "list",
+        }
+    }
+
+    /// The values of a caller, and the partition of a collection that the caller sees. `id` is that
+    /// of the room's record; `request` adds what is known of the caller's connection.
+    ///
+    /// # Errors
+    /// `unavailable` if the policy cannot be checked now; the refusal of the policy of the
+    /// channel's own entity.
+    pub(super) async fn tuples(
+        &self,
+        caller: &RouteCaller,
+        id: Option<&str>,
+        request: impl Fn(&'static EntityDesc, &'static str) -> RouteRequest,
+    ) -> Result<(Tuples, Vec<Option<String>>)> {
+        let mut tuples = Vec::with_capacity(self.all.len());
+        let mut owners = Vec::new();
+        for (at, one) in self.all.iter().enumerate() {
+            let (entity, guard) = (one.entity, &one.guard);
+            let admitted = caller.admit(request(entity, self.route())).await;
+            let tuple = match admitted {
+                Ok(cx) => {
+                    if at == 0 && self.carrier.scope() == RoomScope::Collection {
+                        owners = guard.owners_of_caller(&cx)?;
+                    }
+                    // A gate may ask for more than the sight of the room's record.
+                    let mut enters = true;
+                    for field in &one.settled {
+                        enters &= guard.settles(&cx, field, id.unwrap_or_default()).await?;
+                    }
+                    if enters {
+                        guard.tuple(&cx)
+                    } else {
+                        Err(Error::not_found())
+                    }
+                }
+                Err(error) => Err(error),
+            };
+            tuples.push(match tuple {
+                Ok(tuple) => Some(tuple),
+                Err(error) if at == 0 || is_temporary(&error) => return Err(error),
+                Err(_) => None,
+            });
+        }
+        Ok((tuples.into(), owners))
+    }
+
+    /// Prepares the check of an event: `None` if nobody may see its record.
+    pub(super) fn subject(&self, about: &About) -> Option<Subject> {
+        let at = self.find(&about.entity)?;
+        let guard = &self.all[at].guard;
+        Some(Subject {
+            at,
+            left: about.left,
+            state: guard.state(&about.state)?,
+            before: match &about.before {
+                Some(before) => Some(guard.state(before)?),
+                None => None,
+            },
+        })
+    }
+
+    /// Whether a caller sees an event.
+    pub(super) fn judge(&self, subject: &Subject, tuples: &Tuples, now: Timestamp) -> Verdict {
+        let Some(Some(tuple)) = tuples.get(subject.at) else {
+            return Verdict::Withheld;
+        };
+        let guard = &self.all[subject.at].guard;
+        if !subject.left && guard.admits(tuple, &subject.state, now) {
+            return Verdict::Shown;
+        }
+        match &subject.before {
+            Some(before) if guard.admits(tuple, before, now) => Verdict::Hidden,
+            _ => Verdict::Withheld,
+        }
+    }
+}
+
+/// The record of an event, ready to be judged.
+pub(super) struct Subject {
+    /// The position of the guard.
+    pub(super) at: usize,
+    /// Whether the record belongs to another room now.
+    left: bool,
+    state: linchpin::resource::EventState,
+    before: Option<linchpin::resource::EventState>,
+}
+
+/// The verdicts about one event: one for each distinct tuple.
+#[derive(Default)]
+pub(super) struct Verdicts(HashMap<EventTuple, Verdict>);
+
+impl Verdicts {
+    pub(super) fn of(
+        &mut self,
+        guards: &Guards,
+        subject: &Subject,
+        tuples: &Tuples,
+        now: Timestamp,
+    ) -> Verdict {
+        let Some(Some(tuple)) = tuples.get(subject.at) else {
+            return Verdict::Withheld;
+        };
+        if let Some(verdict) = self.0.get(tuple) {
+            return *verdict;
+        }
+        let verdict = guards.judge(subject, tuples, now);
+        self.0.insert(tuple.clone(), verdict);
+        verdict
+    }
+}
+
+/// Whether a check failed for a reason that is not the caller's.
+fn is_temporary(error: &Error) -> bool {
+    matches!(
+        error.code(),
+        Code::Unavailable | Code::Timeout | Code::Internal | Code::SchemaPending
+    )
+}

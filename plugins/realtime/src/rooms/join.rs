@@ -1,0 +1,416 @@
+//! How a connection joins a room, and how it continues where it was.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use linchpin::http::CredentialUse;
+use linchpin::{Actor, ActorKind, Code, Error, Result};
+
+use super::carrier::Carrier;
+use super::guards::{Guards, Tuples};
+use super::live::{Live, shown_position};
+use super::members::InUse;
+use super::presence::Snapshot;
+use super::stored::stream_name;
+use super::{Entry, RoomHub};
+use crate::channel::{ChannelDesc, RoomName};
+use crate::connection::{Connection, Joined, count, key_of};
+use crate::engine;
+use crate::protocol::{
+    INVALID_ROOM, Position, PresenceList, ResetReason, ServerFrame, Subscribed, TOO_MANY_ROOMS,
+};
+
+/// The most frames that are replayed; a client that missed more starts at the top.
+const MOST_REPLAYED: usize = 500;
+/// The longest check of a subscription.
+const LONGEST_CHECK: Duration = Duration::from_secs(1);
+/// The most bytes of replayed frames.
+const MOST_BYTES: usize = 1 << 20;
+
+/// A member that joins, for whom frames are held back. Dropped, it is none.
+pub(super) struct Joining<'a> {
+    hub: &'a RoomHub,
+    entry: &'a Arc<Entry>,
+    /// The use of the room; it is kept once the member has joined.
+    used: Option<InUse<'a>>,
+    live: Arc<Live>,
+    /// Whether it is counted as present.
+    arrived: bool,
+}
+
+/// A member whose first frames are ready.
+pub(super) struct Entered<'a> {
+    pub(super) joining: Joining<'a>,
+    pub(super) replay: Replay,
+    pub(super) presence: Option<Snapshot>,
+}
+
+impl Drop for Joining<'_> {
+    fn drop(&mut self) {
+        if self.used.is_none() {
+            return;
+        }
+        self.live.remove(self.entry.connection.id());
+        if self.arrived {
+            self.hub.depart(self.entry, &self.live);
+        }
+    }
+}
+
+impl Joining<'_> {
+    /// Lets the member have what was held back above `top`, after its first frames were sent.
+    pub(super) fn complete(mut self, top: engine::Position) {
+        let Some(used) = self.used.take() else {
+            return;
+        };
+        let (hub, entry) = (self.hub, self.entry);
+        let (live, connection) = (used.keep(), &entry.connection);
+        let room = live.room.clone();
+        let mut state = entry.state.lock();
+        state.rooms.insert(room, Arc::clone(&live));
+        drop(state);
+        let ended = live.release(connection, top);
+        hub.end_subscriptions(&live, ended);
+        if connection.is_closing() {
+            // The connection may have ended before the room was among its rooms.
+            hub.leave(entry, &live.room);
+        }
+    }
+}
+
+impl RoomHub {
+    /// Joins a room: enters it, sends what the member has missed, and lets it have what waited.
+    pub(super) async fn join(
+        &self,
+        connection: &Arc<Connection>,
+        room: &str,
+        since: Option<&Position>,
+        reference: Option<&str>,
+    ) -> Result<Joined> {
+        let invalid = || Error::new(INVALID_ROOM, "This is no name of a room");
+        let entry = self.caller_of(connection)?;
+        let name = RoomName::parse(room).map_err(|_| invalid())?;
+        let channel = self
+            .settings
+            .declared
+            .channel_of(&name)
+            .filter(|channel| channel.endpoint == entry.endpoint)
+            .ok_or_else(invalid)?;
+        let guards = self
+            .guards_of(Carrier::Channel(channel))
+            .ok_or_else(invalid)?;
+        self.take_subscribe(&entry)?;
+        let already = {
+            let state = entry.state.lock();
+            let already = state.rooms.get(room).cloned();
+            if already.is_none() && state.rooms.len() >= self.settings.limits.rooms {
+                return Err(Error::new(TOO_MANY_ROOMS, "Too many rooms"));
+            }
+            already
+        };
+        let id = name.id.as_deref();
+        if let Some(live) = already {
+            return self.again(&entry, &live, room, reference).await;
+        }
+        self.take_join(&entry, channel).await?;
+        let at = (Carrier::Channel(channel), room, id);
+        let entered = self.enter_stream(&entry, at, guards, since).await?;
+        let (replay, presence) = (entered.replay, entered.presence);
+        let position = shown_position(&replay.start);
+        connection.send(ServerFrame::subscribed(Subscribed {
+            room,
+            position: &position,
+            recoverable: channel.history.recoverable(),
+            recovered: replay.joined.recovered(),
+            reason: replay.joined.reason(),
+            already: false,
+            presence: presence.as_ref().map(|present| PresenceList {
+                users: &present.users,
+                count: present.count,
+            }),
+            reference,
+        }));
+        for frame in replay.frames {
+            connection.send_when_free(frame).await;
+        }
+        entered.joining.complete(replay.top);
+        Ok(replay.joined)
+    }
+
+    /// Enters a stream: registers the member with its frames held back, and reads the stream. So no
+    /// frame is lost or doubled between replay and live.
+    ///
+    /// The read policy is checked before the registration, so that nobody makes the node subscribe
+    /// to the stream of a hidden room, and again after it, so that no change of rights in between
+    /// is missed.
+    ///
+    /// `at` is the declaration, the room as clients name it, and the id of its record.
+    pub(super) async fn enter_stream<'a>(
+        &'a self,
+        entry: &'a Arc<Entry>,
+        at: (Carrier, &str, Option<&str>),
+        guards: Arc<Guards>,
+        since: Option<&Position>,
+    ) -> Result<Entered<'a>> {
+        let (carrier, room, id) = at;
+        let connection = &entry.connection;
+        let (_, owners) = self.admit(entry, carrier, id).await?;
+        let used = self
+            .live(carrier, guards, room, stream_name(room, &owners))
+            .await?;
+        let live = Arc::clone(used.live());
+        let rights = entry.state.lock().rights;
+        let mut joining = Joining {
+            hub: self,
+            entry,
+            used: Some(used),
+            live: Arc::clone(&live),
+            arrived: false,
+        };
+        live.hold(connection, Arc::from([]));
+        let (tuples, now_owners) = self.admit(entry, carrier, id).await?;
+        if now_owners != owners {
+            return Err(Error::unavailable("the caller's partition has changed"));
+        }
+        live.update(connection.id(), Arc::clone(&tuples));
+        let replay = self.replay(&live, since, &tuples, connection).await?;
+        joining.arrived = carrier.presence();
+        let presence = self.arrive_in(entry, &live).await;
+        if entry.state.lock().rights != rights {
+            // Checked once more with the new rights, before anything is sent.
+            let (tuples, _) = self.admit(entry, carrier, id).await?;
+            live.update(connection.id(), tuples);
+        }
+        Ok(Entered {
+            joining,
+            replay,
+            presence,
+        })
+    }
+
+    /// Answers a subscription of a room that the connection is in.
+    async fn again(
+        &self,
+        entry: &Entry,
+        live: &Arc<Live>,
+        room: &str,
+        reference: Option<&str>,
+    ) -> Result<Joined> {
+        let top = self.settings.engine.top(&live.stream).await?;
+        entry.connection.send(ServerFrame::subscribed(Subscribed {
+            room,
+            position: &shown_position(&top),
+            recoverable: live.stream.history.is_recoverable(),
+            recovered: None,
+            reason: None,
+            already: true,
+            presence: None,
+            reference,
+        }));
+        Ok(Joined::Fresh)
+    }
+
+    pub(super) fn take_subscribe(&self, entry: &Entry) -> Result<()> {
+        let limit = self.settings.limits.subscribes_per_minute;
+        let (per_second, now) = (f64::from(limit) / 60.0, tokio::time::Instant::now());
+        let user = entry.state.lock().user.clone();
+        let taken = match user {
+            Some(user) => {
+                let mut entries = self.entries.lock();
+                let of = entries.users.get_mut(&user);
+                of.is_none_or(|of| of.subscribes.take(per_second, limit, now))
+            }
+            None => {
+                let mut state = entry.state.lock();
+                state.subscribes.take(per_second, limit, now)
+            }
+        };
+        if taken {
+            return Ok(());
+        }
+        Err(Error::new(Code::RateLimited, "Too many subscriptions").retry_after(1))
+    }
+
+    /// Counts a join under the limit of its channel.
+    async fn take_join(&self, entry: &Entry, channel: &ChannelDesc) -> Result<()> {
+        let Some(limit) = channel.policy.rate_limit else {
+            return Ok(());
+        };
+        let route = format!("realtime.{}.{}", channel.of.storage_name, channel.name);
+        let identity = entry.connection.identity();
+        let actor = identity.as_ref().map(|identity| &*identity.actor);
+        let key = key_of(&route, actor, entry.address, limit);
+        let (rates, now) = (&*self.settings.rates, (self.settings.clock)());
+        count(
+            rates,
+            key,
+            limit,
+            now,
+            "Too many subscriptions of this channel",
+        )
+        .await
+    }
+
+    /// Checks whether a connection may be in a room. Returns the values of its caller, and the
+    /// partition of a collection.
+    ///
+    /// # Errors
+    /// `not_found` for a record that is not there and for one that the caller may not see;
+    /// `unavailable` if the check takes over a second, which counts as a refusal.
+    pub(super) async fn admit(
+        &self,
+        entry: &Entry,
+        carrier: Carrier,
+        id: Option<&str>,
+    ) -> Result<(Tuples, Vec<Option<String>>)> {
+        tokio::time::timeout(LONGEST_CHECK, self.check_admission(entry, carrier, id))
+            .await
+            .unwrap_or_else(|_| Err(Error::unavailable("the check takes too long")))
+    }
+
+    async fn check_admission(
+        &self,
+        entry: &Entry,
+        carrier: Carrier,
+        id: Option<&str>,
+    ) -> Result<(Tuples, Vec<Option<String>>)> {
+        let actor = self.actor(entry, CredentialUse::Check).await?;
+        self.check_policy(carrier, &actor)?;
+        if let Some(of) = carrier.record_of() {
+            let request = Self::request(entry, of, "get", &actor)
+                .id(id.unwrap_or_default())
+                .uncounted();
+            let reply = self.settings.caller.call(request).await?;
+            if !reply.is_success() {
+                return Err(refusal(reply.status));
+            }
+        }
+        let guards = self.guards_of(carrier).ok_or_else(Error::not_found)?;
+        let request =
+            |entity, route: &'static str| Self::request(entry, entity, route, &actor).uncounted();
+        guards.tuples(&self.settings.caller, id, request).await
+    }
+
+    /// The policy of a channel or of an endpoint. It only narrows that of the read route.
+    fn check_policy(&self, carrier: Carrier, actor: &Actor) -> Result<()> {
+        let policy = carrier.policy();
+        if policy.roles.is_some() && actor.kind == ActorKind::Anonymous {
+            return Err(Error::unauthorized());
+        }
+        self.settings.caller.allows(&policy, actor)
+    }
+
+    /// Reads what a client has missed.
+    async fn replay(
+        &self,
+        live: &Arc<Live>,
+        since: Option<&Position>,
+        tuples: &Tuples,
+        connection: &Connection,
+    ) -> Result<Replay> {
+        let engine = &self.settings.engine;
+        let at_top = Replay::at;
+        let Some(since) = since else {
+            let top = engine.top(&live.stream).await?;
+            return Ok(at_top(top, Joined::Fresh));
+        };
+        if !live.stream.history.is_recoverable() {
+            let top = engine.top(&live.stream).await?;
+            return Ok(at_top(top, Joined::Reset(ResetReason::NotRecoverable)));
+        }
+        let read = engine
+            .read(&live.stream, since.offset, MOST_REPLAYED + 1)
+            .await;
+        let slice = match read {
+            Ok(slice) => slice,
+            Err(engine::EngineError::Failed(cause)) => {
+                tracing::error!(%cause, "the history of a room cannot be read");
+                let top = engine.top(&live.stream).await?;
+                let reason = ResetReason::PersistenceUnavailable;
+                return Ok(at_top(top, Joined::Reset(reason)));
+            }
+            Err(error) => return Err(error.into()),
+        };
+        let reset = |reason| Ok(at_top(slice.top, Joined::Reset(reason)));
+        if slice.top.epoch.as_str() != &*since.epoch {
+            return reset(ResetReason::EpochChanged);
+        }
+        if since.offset > slice.top.offset {
+            return reset(ResetReason::OffsetAhead);
+        }
+        let bytes: usize = slice.frames.iter().map(|frame| frame.data.len()).sum();
+        let too_much = slice.frames.len() > MOST_REPLAYED || bytes > MOST_BYTES;
+        if slice.gap || too_much || !slice.reaches_top() {
+            return reset(ResetReason::HistoryUnavailable);
+        }
+        let outbound_bytes = self.settings.limits.outbound_bytes;
+        let placed = slice.frames.iter();
+        let placed: Vec<_> = placed
+            .map(|frame| live.place(frame, outbound_bytes))
+            .collect();
+        let shown = live.frames_for(&placed, tuples, connection);
+        let replayed = shown.frames.len() as u64;
+        Ok(Replay {
+            start: engine::Position {
+                offset: since.offset,
+                ..slice.top
+            },
+            top: slice.top,
+            joined: Joined::Recovered(replayed),
+            frames: shown.frames,
+            to_the_end: shown.to_the_end,
+        })
+    }
+}
+
+/// What a member gets before the live frames.
+pub(super) struct Replay {
+    /// The position before the first frame.
+    pub(super) start: engine::Position,
+    /// The position after the last one.
+    pub(super) top: engine::Position,
+    pub(super) joined: Joined,
+    pub(super) frames: Vec<ServerFrame>,
+    /// Whether the last of `frames` is at the top, or nothing was missed.
+    pub(super) to_the_end: bool,
+}
+
+impl Replay {
+    /// Nothing is replayed; the member starts at the top.
+    fn at(top: engine::Position, joined: Joined) -> Self {
+        Self {
+            start: top,
+            top,
+            joined,
+            frames: Vec::new(),
+            to_the_end: true,
+        }
+    }
+}
+
+impl Joined {
+    fn recovered(self) -> Option<u64> {
+        match self {
+            Self::Recovered(frames) => Some(frames),
+            Self::Fresh | Self::Reset(_) => None,
+        }
+    }
+
+    pub(super) fn reason(self) -> Option<ResetReason> {
+        match self {
+            Self::Reset(reason) => Some(reason),
+            Self::Fresh | Self::Recovered(_) => None,
+        }
+    }
+}
+
+/// The error of a subscription for the status of the read route.
+fn refusal(status: u16) -> Error {
+    match status {
+        401 => Error::unauthorized(),
+        403 => Error::forbidden(),
+        429 => Error::new(Code::RateLimited, "Too many calls").retry_after(1),
+        400..=499 => Error::not_found(),
+        _ => Error::unavailable("the read route failed"),
+    }
+}

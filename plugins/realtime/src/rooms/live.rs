@@ -1,0 +1,369 @@
+//! A room as one node serves it: its members, and the frames that reach them.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
+
+use linchpin::{Code, Timestamp};
+use parking_lot::Mutex;
+
+use super::carrier::Carrier;
+use super::guards::{Guards, Tuples, Verdict, Verdicts};
+use super::placed::Placed;
+use super::stored::Passing;
+use crate::connection::{Class, Connection};
+use crate::engine::{self, Delivery, Stream};
+use crate::protocol::{Position, ResetReason, ServerFrame};
+use crate::sse;
+
+/// Frames that wait while a member joins; more of them are a reset.
+const MOST_HELD: usize = 1_000;
+
+/// A room on this node.
+pub(super) struct Live {
+    pub(super) carrier: Carrier,
+    /// The room as clients name it.
+    pub(super) room: String,
+    pub(super) stream: Stream,
+    pub(super) guards: Arc<Guards>,
+    pub(super) clock: Arc<dyn Fn() -> Timestamp + Send + Sync>,
+    members: Mutex<HashMap<Arc<str>, Member>>,
+    /// Hashes users for [`Member::named`].
+    hasher: RandomState,
+}
+
+struct Member {
+    connection: Arc<Connection>,
+    tuples: Tuples,
+    /// What arrived while the member joins; `None` once it has joined.
+    held: Option<Held>,
+    /// The position up to which it got everything when it joined. The subscription of the node may
+    /// be behind it.
+    joined_at: Option<engine::Position>,
+    /// The users of its presence snapshot, as hashes in ascending order, who neither came nor left
+    /// since. Their arrival may still be on its way from the engine.
+    named: Vec<u64>,
+}
+
+impl Member {
+    fn is_of(&self, user: &str) -> bool {
+        let identity = self.connection.identity();
+        identity.is_some_and(|who| who.actor.id.as_deref() == Some(user))
+    }
+
+    /// Whether a change of presence says something that the member does not know: its snapshot
+    /// may have told the arrival of a user already.
+    fn takes(&mut self, change: &Change) -> bool {
+        match self.named.binary_search(&change.user) {
+            Ok(at) => {
+                self.named.remove(at);
+                !change.came
+            }
+            Err(_) => true,
+        }
+    }
+}
+
+/// A user who came into a room or left it.
+#[derive(Clone, Copy)]
+struct Change {
+    user: u64,
+    came: bool,
+}
+
+#[derive(Default)]
+struct Held {
+    frames: Vec<Arc<Placed>>,
+    /// What is never stored.
+    passing: Vec<(ServerFrame, Class, Option<Change>)>,
+    /// A reset, or too many frames: the member starts at this position, and `frames` come after
+    /// it.
+    reset: Option<(Position, ResetReason)>,
+}
+
+impl Held {
+    fn reset(&mut self, position: Position, reason: ResetReason) {
+        self.frames.clear();
+        self.reset = Some((position, reason));
+    }
+}
+
+/// A subscription that the server ends, or checks again.
+pub(super) struct Affected {
+    pub(super) connection: Arc<Connection>,
+    /// Why it ends; `None` if a change of the room's record came with the join, so that the check
+    /// of the join may have missed it.
+    pub(super) code: Option<Code>,
+}
+
+impl Affected {
+    fn ends(connection: &Arc<Connection>, code: Code) -> Self {
+        Self {
+            connection: Arc::clone(connection),
+            code: Some(code),
+        }
+    }
+
+    /// A subscription whose join knew the position of an entry already.
+    fn again(connection: &Arc<Connection>, entry: &Placed) -> Option<Self> {
+        (entry.rechecks || entry.ends_room).then(|| Self {
+            connection: Arc::clone(connection),
+            code: None,
+        })
+    }
+}
+
+impl Live {
+    pub(super) fn new(
+        carrier: Carrier,
+        room: String,
+        stream: Stream,
+        guards: Arc<Guards>,
+        clock: Arc<dyn Fn() -> Timestamp + Send + Sync>,
+    ) -> Self {
+        Self {
+            carrier,
+            room,
+            stream,
+            guards,
+            clock,
+            members: Mutex::default(),
+            hasher: RandomState::new(),
+        }
+    }
+
+    /// Adds a member for whom frames wait until [`release`](Self::release).
+    pub(super) fn hold(&self, connection: &Arc<Connection>, tuples: Tuples) {
+        let member = Member {
+            connection: Arc::clone(connection),
+            tuples,
+            held: Some(Held::default()),
+            joined_at: None,
+            named: Vec::new(),
+        };
+        self.members
+            .lock()
+            .insert(Arc::clone(connection.shared_id()), member);
+    }
+
+    /// Lets a member have what waited above `top`, and everything later. Returns the subscriptions
+    /// that end with it, or are to be checked again.
+    pub(super) fn release(
+        &self,
+        connection: &Arc<Connection>,
+        top: engine::Position,
+    ) -> Vec<Affected> {
+        let mut members = self.members.lock();
+        let (mut affected, mut ends) = (Vec::new(), false);
+        let Some(member) = members.get_mut(connection.id()) else {
+            return affected;
+        };
+        let Some(held) = member.held.take() else {
+            return affected;
+        };
+        for (frame, class, change) in held.passing {
+            if change.is_none_or(|change| member.takes(&change)) {
+                member.connection.push(frame, class);
+            }
+        }
+        let reset = held.reset.is_some();
+        member.joined_at = (!reset).then_some(top);
+        if let Some((position, reason)) = held.reset {
+            member.connection.send(self.reset_frame(&position, reason));
+        }
+        let mut verdicts = Verdicts::default();
+        for placed in held.frames {
+            let position = placed.position;
+            let is_later = position.epoch == top.epoch && position.offset > top.offset;
+            if reset || is_later {
+                let code = self.give(member, &placed, &mut verdicts);
+                ends |= code.is_some();
+                affected.extend(code.map(|code| Affected::ends(connection, code)));
+            } else {
+                affected.extend(Affected::again(connection, &placed));
+            }
+            verdicts = Verdicts::default();
+        }
+        if ends {
+            members.remove(connection.id());
+        }
+        affected
+    }
+
+    /// Removes a member; returns whether it was one.
+    pub(super) fn remove(&self, id: &str) -> bool {
+        self.members.lock().remove(id).is_some()
+    }
+
+    /// Replaces the values of a member after its rights have changed.
+    pub(super) fn update(&self, id: &str, tuples: Tuples) {
+        if let Some(member) = self.members.lock().get_mut(id) {
+            member.tuples = tuples;
+        }
+    }
+
+    /// Passes a delivery of the engine to the members. Returns the subscriptions that end with it.
+    pub(super) fn deliver(&self, delivery: Delivery, outbound_bytes: usize) -> Vec<Affected> {
+        match delivery {
+            Delivery::Frame(frame) => self.frame(&self.place(&frame, outbound_bytes)),
+            Delivery::Message(message) => {
+                if let Some(passing) = Passing::decode(&message) {
+                    self.pass(&passing);
+                }
+                Vec::new()
+            }
+            Delivery::Reset { position, reason } => {
+                let reason = match reason {
+                    engine::ResetReason::EpochChanged => ResetReason::EpochChanged,
+                    engine::ResetReason::HistoryUnavailable => ResetReason::HistoryUnavailable,
+                };
+                self.reset(&position, reason);
+                Vec::new()
+            }
+        }
+    }
+
+    fn frame(&self, placed: &Arc<Placed>) -> Vec<Affected> {
+        let mut verdicts = Verdicts::default();
+        let mut affected = Vec::new();
+        self.members.lock().retain(|_, member| {
+            if let Some(held) = &mut member.held {
+                if held.frames.len() < MOST_HELD {
+                    held.frames.push(Arc::clone(placed));
+                } else {
+                    let position = shown_position(&placed.position);
+                    held.reset(position, ResetReason::HistoryUnavailable);
+                }
+                return true;
+            }
+            let position = placed.position;
+            let known = |top: engine::Position| {
+                top.epoch == position.epoch && position.offset <= top.offset
+            };
+            if member.joined_at.is_some_and(known) {
+                affected.extend(Affected::again(&member.connection, placed));
+                return true;
+            }
+            let code = self.give(member, placed, &mut verdicts);
+            let stays = code.is_none();
+            affected.extend(code.map(|code| Affected::ends(&member.connection, code)));
+            stays
+        });
+        affected
+    }
+
+    /// Gives a member its frames of an entry. Returns the code if the subscription ends with it.
+    fn give(&self, member: &Member, placed: &Placed, verdicts: &mut Verdicts) -> Option<Code> {
+        let (verdict, frames) = self.shown(placed, &member.tuples, verdicts);
+        if placed.rechecks && verdict != Verdict::Shown {
+            return Some(Code::NotFound);
+        }
+        if frames.is_empty() || !placed.passes(self.carrier, &member.connection) {
+            // A client that sees no event here still learns how far it is.
+            member.connection.pass(shown_position(&placed.position));
+            return placed.ends_room.then_some(Code::NotFound);
+        }
+        for frame in frames {
+            member.connection.push(frame.clone(), Class::Durable);
+        }
+        placed.ends_room.then_some(Code::NotFound)
+    }
+
+    /// The frame that tells of lost continuity.
+    pub(super) fn reset_frame(&self, position: &Position, reason: ResetReason) -> ServerFrame {
+        match self.carrier {
+            Carrier::Channel(_) => ServerFrame::reset(&self.room, position, reason),
+            Carrier::Endpoint(_) => sse::reset(position, reason),
+        }
+    }
+
+    pub(super) fn reset(&self, position: &engine::Position, reason: ResetReason) {
+        let position = shown_position(position);
+        let frame = self.reset_frame(&position, reason);
+        for member in self.members.lock().values_mut() {
+            match &mut member.held {
+                Some(held) => held.reset(position.clone(), reason),
+                None => {
+                    member.connection.push(frame.clone(), Class::Durable);
+                }
+            }
+        }
+    }
+
+    /// The presence snapshot of a member that joins names these users.
+    pub(super) fn name<'a>(&self, id: &str, users: impl Iterator<Item = &'a str>) {
+        let mut named: Vec<u64> = users.map(|user| self.hasher.hash_one(user)).collect();
+        named.sort_unstable();
+        if let Some(member) = self.members.lock().get_mut(id) {
+            member.named = named;
+        }
+    }
+
+    /// Forgets the users of the snapshots of members that have joined: what the engine was told
+    /// before a snapshot has arrived by now.
+    pub(super) fn forget_named(&self) {
+        for member in self.members.lock().values_mut() {
+            if member.held.is_none() {
+                member.named = Vec::new();
+            }
+        }
+    }
+
+    /// Passes what is never stored.
+    fn pass(&self, passing: &Passing) {
+        // Users are not told of their own arrival.
+        let change = |user: &String, came| Change {
+            user: self.hasher.hash_one(user.as_str()),
+            came,
+        };
+        let (frame, class, except, about, change) = match passing {
+            Passing::Frame {
+                event,
+                payload,
+                from,
+                except,
+            } => (
+                ServerFrame::ephemeral(event, &self.room, payload.get(), from.as_deref()),
+                Class::ephemeral(&self.room, event, from.as_deref().unwrap_or_default()),
+                except.as_deref(),
+                None,
+                None,
+            ),
+            Passing::Join { user } => (
+                ServerFrame::presence_join(&self.room, user),
+                Class::ephemeral(&self.room, "presence_join", user),
+                None,
+                Some(user.as_str()),
+                Some(change(user, true)),
+            ),
+            Passing::Leave { user } => (
+                ServerFrame::presence_leave(&self.room, user),
+                Class::ephemeral(&self.room, "presence_leave", user),
+                None,
+                Some(user.as_str()),
+                Some(change(user, false)),
+            ),
+        };
+        for (id, member) in &mut *self.members.lock() {
+            if except == Some(&**id) || about.is_some_and(|user| member.is_of(user)) {
+                continue;
+            }
+            match &mut member.held {
+                Some(held) if held.passing.len() < MOST_HELD => {
+                    held.passing.push((frame.clone(), class.clone(), change));
+                }
+                Some(_) => {}
+                None => {
+                    if change.is_none_or(|change| member.takes(&change)) {
+                        member.connection.push(frame.clone(), class.clone());
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// A position as frames carry it.
+pub(super) fn shown_position(position: &engine::Position) -> Position {
+    Position::new(position.epoch.as_str(), position.offset)
+}

@@ -1,0 +1,420 @@
+//! The rooms of a node: who is in them, and what reaches whom.
+//!
+//! A [`RoomHub`] serves all connections of a node. A room with at least one member is *live*: the
+//! node is subscribed to its stream, and passes on what the engine delivers. Each event is checked
+//! once for each distinct tuple of context values, never once for each socket.
+
+mod calls;
+mod carrier;
+#[cfg(test)]
+mod event_tests;
+mod events;
+mod guards;
+mod join;
+mod live;
+mod members;
+mod origin;
+mod placed;
+mod presence;
+mod rights;
+mod stored;
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use linchpin::axum::http::HeaderMap;
+use linchpin::entity::EntityDesc;
+use linchpin::http::{CredentialUse, Credentials, RateStore, RouteCaller, RouteRequest};
+use linchpin::{Actor, Adapters, BoxFuture, Error, Result, Timestamp};
+use parking_lot::Mutex;
+
+use self::calls::Readers;
+use self::guards::Guards;
+use self::live::Live;
+use self::members::Lives;
+use self::presence::Presences;
+use crate::channel::{Declared, Rooms};
+use crate::connection::{Connection, Hub, Identity, Joined, Kind, Limits, Outcome, TokenBucket};
+use crate::engine::Engine;
+use crate::plugin::AddressPlace;
+use crate::protocol::{Close, EventCall, Position, ServerFrame};
+
+pub(crate) use carrier::Carrier;
+pub(crate) use events::OpenEvents;
+pub use origin::{Origin, StoredEvent};
+pub(crate) use stored::Passing;
+pub use stored::{About, StoredFrame, stream_name};
+
+/// What a hub needs from its app.
+pub struct HubSettings {
+    /// Where streams and presence live.
+    pub engine: Arc<dyn Engine>,
+    /// The channels of the app.
+    pub declared: Declared,
+    /// Calls routes on behalf of connections.
+    pub caller: RouteCaller,
+    /// Checks credentials; `None` if the app has no authentication.
+    pub credentials: Option<Arc<dyn Credentials>>,
+    /// The limits of connections.
+    pub limits: Arc<Limits>,
+    /// The clock of the app.
+    pub clock: Arc<dyn Fn() -> Timestamp + Send + Sync>,
+    /// The time between two checks of a standing subscription.
+    pub recheck: Duration,
+    /// Access to the rooms, for handlers of clients' events.
+    pub rooms: Rooms,
+    /// The counters of the app's limits.
+    pub rates: Arc<dyn RateStore>,
+}
+
+/// The rooms of a node.
+pub struct RoomHub {
+    me: Weak<Self>,
+    settings: HubSettings,
+    /// One for each channel and then for each SSE endpoint, in the order of the declarations.
+    guards: Vec<Arc<Guards>>,
+    readers: Readers,
+    lives: Lives,
+    presences: Presences,
+    entries: Mutex<Entries>,
+}
+
+#[derive(Default)]
+struct Entries {
+    all: HashMap<Arc<str>, Arc<Entry>>,
+    /// By user id, the oldest first; anonymous connections are not in it.
+    users: HashMap<Arc<str>, User>,
+}
+
+struct User {
+    entries: Vec<Arc<Entry>>,
+    subscribes: TokenBucket,
+    /// By variant and room.
+    relays: HashMap<String, TokenBucket>,
+}
+
+/// A connection with its rooms. A response has one stream, under the path of its endpoint.
+struct Entry {
+    connection: Arc<Connection>,
+    /// The path of its endpoint.
+    endpoint: String,
+    address: Option<IpAddr>,
+    /// The headers of its handshake that providers of context values may read.
+    headers: HeaderMap,
+    state: Mutex<EntryState>,
+    /// The place among the anonymous connections of its address, until the caller is known.
+    place: Mutex<Option<AddressPlace>>,
+}
+
+struct EntryState {
+    rooms: HashMap<String, Arc<Live>>,
+    /// The user under whom the connection is counted.
+    user: Option<Arc<str>>,
+    /// Grows with each change of the caller's rights.
+    rights: u64,
+    /// Subscriptions of an anonymous connection, and its relayed frames.
+    subscribes: TokenBucket,
+    relays: HashMap<String, TokenBucket>,
+}
+
+/// A connection that opens.
+pub struct Arrival {
+    /// The connection.
+    pub connection: Arc<Connection>,
+    /// The path of its endpoint.
+    pub endpoint: String,
+    /// The address of the client.
+    pub address: Option<IpAddr>,
+    /// The headers of its handshake.
+    pub headers: HeaderMap,
+    /// Its place among the anonymous connections of its address.
+    pub(crate) place: Option<AddressPlace>,
+}
+
+impl std::fmt::Debug for Arrival {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // Headers hold credentials.
+        f.debug_struct("Arrival")
+            .field("endpoint", &self.endpoint)
+            .finish_non_exhaustive()
+    }
+}
+
+impl RoomHub {
+    /// Creates the hub of a node.
+    ///
+    /// # Errors
+    /// `internal` if the events of a channel cannot be judged in memory.
+    pub fn new(settings: HubSettings, adapters: &Adapters) -> Result<Arc<Self>> {
+        let guards = carriers(&settings.declared)
+            .map(|carrier| Guards::new(carrier, adapters).map(Arc::new))
+            .collect::<Result<Vec<_>>>()?;
+        let readers = Readers::new(&settings.declared)?;
+        Ok(Arc::new_cyclic(|me| Self {
+            me: Weak::clone(me),
+            guards,
+            readers,
+            lives: Lives::default(),
+            presences: Presences::default(),
+            entries: Mutex::default(),
+            settings,
+        }))
+    }
+
+    /// Takes a connection. If its user has more than the limit, the oldest one ends.
+    pub fn arrive(&self, arrival: Arrival) {
+        let entry = self.new_entry(arrival);
+        let id = Arc::clone(entry.connection.shared_id());
+        let mut entries = self.entries.lock();
+        entries.all.insert(id, Arc::clone(&entry));
+        self.count(&mut entries, &entry);
+    }
+
+    fn new_entry(&self, arrival: Arrival) -> Arc<Entry> {
+        let now = tokio::time::Instant::now();
+        Arc::new(Entry {
+            connection: arrival.connection,
+            endpoint: arrival.endpoint,
+            address: arrival.address,
+            headers: kept(&arrival.headers),
+            state: Mutex::new(EntryState {
+                rooms: HashMap::new(),
+                user: None,
+                rights: 0,
+                subscribes: TokenBucket::new(self.settings.limits.subscribes_per_minute, now),
+                relays: HashMap::new(),
+            }),
+            place: Mutex::new(arrival.place),
+        })
+    }
+
+    /// The number of connections of the node.
+    pub fn connections(&self) -> usize {
+        self.entries.lock().all.len()
+    }
+
+    /// The connections of the node.
+    pub fn all(&self) -> Vec<Arc<Connection>> {
+        let entries = self.entries.lock();
+        let all = entries.all.values();
+        all.map(|entry| Arc::clone(&entry.connection)).collect()
+    }
+
+    /// The connection with this id.
+    pub fn connection(&self, id: &str) -> Option<Arc<Connection>> {
+        self.entry(id).map(|entry| Arc::clone(&entry.connection))
+    }
+
+    /// Counts a connection under its user. Responses have limits of their own.
+    fn count(&self, entries: &mut Entries, entry: &Arc<Entry>) {
+        let identity = entry.connection.identity();
+        let Some(user) = identity.and_then(|who| who.actor.id.as_deref().map(Arc::from)) else {
+            return;
+        };
+        entry.place.lock().take();
+        let limits = &self.settings.limits;
+        let mut state = entry.state.lock();
+        if state.user.is_some() {
+            return;
+        }
+        state.user = Some(Arc::clone(&user));
+        drop(state);
+        let of = entries.users.entry(user).or_insert_with(|| User {
+            entries: Vec::new(),
+            relays: HashMap::new(),
+            subscribes: TokenBucket::new(limits.subscribes_per_minute, tokio::time::Instant::now()),
+        });
+        of.entries.push(Arc::clone(entry));
+        let sockets = || {
+            let of_kind = |one: &&Arc<Entry>| one.connection.kind() == Kind::Socket;
+            of.entries.iter().filter(of_kind)
+        };
+        let more = sockets().count();
+        let more = more.saturating_sub(limits.connections_per_user);
+        for oldest in sockets().take(more) {
+            oldest.connection.close(Close::Replaced);
+        }
+    }
+
+    fn entry(&self, id: &str) -> Option<Arc<Entry>> {
+        self.entries.lock().all.get(id).cloned()
+    }
+
+    /// The entry of a connection that calls.
+    fn caller_of(&self, connection: &Connection) -> Result<Arc<Entry>> {
+        self.entry(connection.id())
+            .ok_or_else(|| Error::unavailable("the connection has ended"))
+    }
+
+    /// The guards of a channel or of an SSE endpoint.
+    fn guards_of(&self, carrier: Carrier) -> Option<Arc<Guards>> {
+        let at = carriers(&self.settings.declared).position(|one| one.is(carrier))?;
+        self.guards.get(at).cloned()
+    }
+
+    /// The caller of a connection as of now. A session that has ended ends the connection.
+    async fn actor(&self, entry: &Entry, used: CredentialUse) -> Result<Arc<Actor>> {
+        let Some(identity) = entry.connection.identity() else {
+            return Ok(Arc::new(Actor::anonymous()));
+        };
+        let Some(credentials) = &self.settings.credentials else {
+            return Ok(identity.actor);
+        };
+        match credentials.again(&identity, used).await? {
+            Some(now) => {
+                let actor = Arc::clone(&now.actor);
+                if !Arc::ptr_eq(&actor, &identity.actor) {
+                    entry.connection.update_identity(now);
+                }
+                Ok(actor)
+            }
+            None => {
+                entry.connection.close(Close::SessionEnded);
+                Err(Error::unauthorized())
+            }
+        }
+    }
+
+    /// A call of a route on behalf of a connection.
+    fn request(
+        entry: &Entry,
+        entity: &'static EntityDesc,
+        route: &str,
+        actor: &Arc<Actor>,
+    ) -> RouteRequest {
+        RouteRequest::new(entity, route, Arc::clone(actor))
+            .from_address(entry.address)
+            .headers(&entry.headers)
+    }
+}
+
+/// The channels and then the SSE endpoints.
+fn carriers(declared: &Declared) -> impl Iterator<Item = Carrier> + '_ {
+    let channels = declared.channels().iter().copied().map(Carrier::Channel);
+    channels.chain(declared.endpoints().iter().copied().map(Carrier::Endpoint))
+}
+
+/// The headers that are kept for the life of a connection: no credentials, and nothing about the
+/// handshake itself.
+///
+/// Names and values are copied. Those of a request share the buffer in which the whole request was
+/// read, and would keep it alive.
+fn kept(headers: &HeaderMap) -> HeaderMap {
+    use linchpin::axum::http::{HeaderName, HeaderValue};
+    const LEFT_OUT: [&str; 8] = [
+        "authorization",
+        "cookie",
+        "x-user-token",
+        "connection",
+        "upgrade",
+        "accept-encoding",
+        "cache-control",
+        "pragma",
+    ];
+    let mut all = HeaderMap::new();
+    for (name, value) in headers {
+        let text = name.as_str();
+        if LEFT_OUT.contains(&text) || text.starts_with("sec-") {
+            continue;
+        }
+        let name = HeaderName::from_bytes(text.as_bytes());
+        if let (Ok(name), Ok(value)) = (name, HeaderValue::from_bytes(value.as_bytes())) {
+            all.append(name, value);
+        }
+    }
+    all
+}
+
+impl std::fmt::Debug for RoomHub {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RoomHub")
+            .field("connections", &self.connections())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Hub for RoomHub {
+    fn verify<'a>(&'a self, token: &'a str) -> BoxFuture<'a, Result<Option<Identity>>> {
+        Box::pin(async move {
+            match &self.settings.credentials {
+                Some(credentials) => credentials.of_token(token).await,
+                None => Ok(None),
+            }
+        })
+    }
+
+    fn bound<'a>(&'a self, connection: &'a Arc<Connection>) -> BoxFuture<'a, ()> {
+        Box::pin(async move {
+            if let Some(entry) = self.entry(connection.id()) {
+                self.count(&mut self.entries.lock(), &entry);
+                self.check_rights(&entry).await;
+            }
+        })
+    }
+
+    fn subscribe<'a>(
+        &'a self,
+        connection: &'a Arc<Connection>,
+        room: &'a str,
+        since: Option<&'a Position>,
+        reference: Option<&'a str>,
+    ) -> BoxFuture<'a, Result<Joined>> {
+        Box::pin(self.join(connection, room, since, reference))
+    }
+
+    fn unsubscribe<'a>(
+        &'a self,
+        connection: &'a Arc<Connection>,
+        room: &'a str,
+    ) -> BoxFuture<'a, ()> {
+        Box::pin(async move {
+            if let Some(entry) = self.entry(connection.id()) {
+                self.leave(&entry, room);
+            }
+        })
+    }
+
+    fn event<'a>(
+        &'a self,
+        connection: &'a Arc<Connection>,
+        call: &'a EventCall,
+    ) -> BoxFuture<'a, Result<Outcome>> {
+        Box::pin(self.call(connection, call))
+    }
+
+    fn presence<'a>(
+        &'a self,
+        connection: &'a Arc<Connection>,
+        room: &'a str,
+        reference: Option<&'a str>,
+    ) -> BoxFuture<'a, Result<ServerFrame>> {
+        Box::pin(self.present(connection, room, reference))
+    }
+
+    fn ended(&self, connection: &Arc<Connection>) {
+        let Some(entry) = self.entries.lock().all.remove(connection.id()) else {
+            return;
+        };
+        let (rooms, user) = {
+            let mut state = entry.state.lock();
+            (std::mem::take(&mut state.rooms), state.user.take())
+        };
+        let mut entries = self.entries.lock();
+        if let Some(user) = user
+            && let Some(of) = entries.users.get_mut(&user)
+        {
+            of.entries.retain(|one| !Arc::ptr_eq(one, &entry));
+            if of.entries.is_empty() {
+                entries.users.remove(&user);
+            }
+        }
+        drop(entries);
+        for live in rooms.into_values() {
+            self.left(&entry, &live);
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! The answers to requests for streams, and where streams start.
+
+use std::sync::Arc;
+
+use linchpin::{Actor, Attached, BoxFuture};
+
+use super::*;
+
+/// An endpoint: tokens are in the header `x-user-token` or in a cookie.
+#[derive(Clone, Copy)]
+struct Endpoint {
+    closed: bool,
+    anonymous: bool,
+    full: bool,
+}
+
+const OPEN: Endpoint = Endpoint {
+    closed: false,
+    anonymous: false,
+    full: false,
+};
+
+impl Door for Endpoint {
+    fn closed(&self) -> Option<u32> {
+        self.closed.then_some(3)
+    }
+
+    fn admits_origin(&self, origin: &str) -> bool {
+        origin == "https://app.example"
+    }
+
+    fn by_cookie(&self, headers: &HeaderMap) -> Option<bool> {
+        let header = headers.contains_key("x-user-token").then_some(false);
+        header.or_else(|| headers.contains_key("cookie").then_some(true))
+    }
+
+    fn identify<'a>(&'a self, headers: &'a HeaderMap) -> BoxFuture<'a, Result<Option<Identity>>> {
+        Box::pin(async move {
+            let value = headers
+                .get("x-user-token")
+                .or_else(|| headers.get("cookie"));
+            Ok(value.filter(|value| *value == "good").map(|_| Identity {
+                actor: Arc::new(Actor::user("alice")),
+                expires_at: None,
+                attached: Attached::default(),
+            }))
+        })
+    }
+
+    fn without(&self) -> Without {
+        if self.anonymous {
+            Without::Anonymous
+        } else {
+            Without::Refused
+        }
+    }
+
+    fn count<'a>(&'a self, _: Option<&'a Identity>) -> BoxFuture<'a, Result<()>> {
+        Box::pin(async {
+            if self.full {
+                return Err(Error::new(Code::RateLimited, "Too many").retry_after(5));
+            }
+            Ok(())
+        })
+    }
+}
+
+async fn call(door: Endpoint, query: &str, headers: &[(&str, &str)]) -> Result<Opened> {
+    let mut map = HeaderMap::new();
+    for (name, value) in headers {
+        map.append(
+            HeaderName::from_bytes(name.as_bytes()).unwrap(),
+            HeaderValue::from_bytes(value.as_bytes()).unwrap(),
+        );
+    }
+    let request = SseRequest {
+        last_event_id: (!query.is_empty()).then_some(query),
+        headers: &map,
+    };
+    check(request, &door).await
+}
+
+async fn code(door: Endpoint, query: &str, headers: &[(&str, &str)]) -> &'static str {
+    let result = call(door, query, headers).await;
+    result.map_or_else(|error| error.code().as_str(), |_| "ok")
+}
+
+#[tokio::test]
+async fn the_first_check_that_fails_is_the_answer() {
+    let mut door = Endpoint {
+        closed: true,
+        full: true,
+        ..OPEN
+    };
+    let mut headers = vec![
+        ("accept", "application/json"),
+        ("origin", "https://evil.example"),
+        ("cookie", "bad"),
+    ];
+    assert_eq!(code(door, "", &headers).await, "unavailable");
+    door.closed = false;
+    assert_eq!(code(door, "", &headers).await, "not_acceptable");
+    headers[0].1 = "text/event-stream";
+    assert_eq!(code(door, "", &headers).await, "origin_not_allowed");
+    headers[1].1 = "https://app.example";
+    assert_eq!(code(door, "", &headers).await, "unauthorized");
+    headers[2].1 = "good";
+    assert_eq!(code(door, "", &headers).await, "rate_limited");
+    door.full = false;
+    assert_eq!(code(door, "", &headers).await, "ok");
+    // A browser sends no origin with a request to its own.
+    headers.remove(1);
+    assert_eq!(code(door, "", &headers).await, "ok");
+}
+
+#[tokio::test]
+async fn callers_without_a_credential_need_an_endpoint_for_them() {
+    assert_eq!(code(OPEN, "", &[]).await, "unauthorized");
+    let anonymous = Endpoint {
+        anonymous: true,
+        ..OPEN
+    };
+    assert_eq!(code(anonymous, "", &[]).await, "ok");
+    let bad = [("x-user-token", "bad")];
+    assert_eq!(code(anonymous, "", &bad).await, "unauthorized");
+}
+
+#[tokio::test]
+async fn a_stream_starts_where_the_client_was_or_at_the_top() {
+    const TOKEN: (&str, &str) = ("x-user-token", "good");
+    let after = |offset| Resume::After(Position::new("e", offset));
+    for (query, header, expected) in [
+        ("", None, Resume::Top),
+        ("", Some(""), Resume::Top),
+        ("", Some("e-7"), after(7)),
+        ("e-7", None, after(7)),
+        ("e-7", Some("e-8"), after(8)),
+        ("", None, Resume::Top),
+        ("", Some("e-999999999999999999999"), Resume::Lost),
+        ("", Some("abc"), Resume::Lost),
+        ("", Some("é-1"), Resume::Lost),
+        ("abc", None, Resume::Lost),
+    ] {
+        let mut headers = vec![TOKEN];
+        headers.extend(header.map(|value| ("last-event-id", value)));
+        let opened = call(OPEN, query, &headers).await.unwrap();
+        assert_eq!(opened.resume, expected, "{query} {header:?}");
+    }
+    let twice = [TOKEN, ("last-event-id", "e-1"), ("last-event-id", "e-2")];
+    assert_eq!(call(OPEN, "", &twice).await.unwrap().resume, Resume::Lost);
+}

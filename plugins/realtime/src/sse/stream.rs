@@ -1,0 +1,162 @@
+//! The body of one response with events.
+
+use std::collections::VecDeque;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::Stream;
+use linchpin::Timestamp;
+use tokio::time::{Instant, Sleep, sleep_until};
+
+use super::block;
+use crate::connection::{Authentication, Connection, Due, Hub};
+use crate::protocol::{Close, ServerFrame};
+
+/// What a stream needs beside its connection.
+#[derive(Clone)]
+pub struct StreamSettings {
+    /// Is told when the stream has ended.
+    pub hub: Arc<dyn Hub>,
+    /// The clock of the app, for the end of tokens.
+    pub clock: Arc<dyn Fn() -> Timestamp + Send + Sync>,
+    /// The time between heartbeats; `None` turns them off.
+    pub heartbeat: Option<Duration>,
+}
+
+/// The blocks of a connection as the body of a response. It ends with `linchpin:close` when the
+/// server ends the connection, and without a word when the queue is full: the browser then
+/// connects again and continues.
+///
+/// Dropping it ends the connection.
+pub struct EventStream {
+    connection: Arc<Connection>,
+    /// The first blocks: the position, and what the client has missed. They have limits of their
+    /// own, and do not count as a queue of a slow client.
+    first: VecDeque<ServerFrame>,
+    settings: StreamSettings,
+    auth: Authentication,
+    /// When the last block was taken.
+    sent: Instant,
+    timer: Pin<Box<Sleep>>,
+    ended: bool,
+}
+
+impl EventStream {
+    /// The stream of a connection. Its first blocks are set by [`begin`](Self::begin).
+    pub fn new(connection: Arc<Connection>, settings: StreamSettings) -> Self {
+        let now = Instant::now();
+        let limits = connection.limits();
+        Self {
+            auth: Authentication::new(connection.identity(), true, limits, now),
+            connection,
+            first: VecDeque::new(),
+            settings,
+            sent: now,
+            timer: Box::pin(sleep_until(now)),
+            ended: false,
+        }
+    }
+
+    pub(crate) fn connection(&self) -> &Connection {
+        &self.connection
+    }
+
+    /// Sets the blocks that are sent before those in the queue of the connection.
+    pub fn begin(&mut self, first: impl IntoIterator<Item = ServerFrame>) {
+        self.first = first.into_iter().collect();
+    }
+
+    /// The next block: first what the client has missed, then what is in the queue.
+    fn next_block(&mut self) -> Option<ServerFrame> {
+        if let Some(block) = self.first.pop_front() {
+            self.connection.meter().sent();
+            return Some(block);
+        }
+        self.connection.pop()
+    }
+
+    fn end(&mut self, why: Close) -> Option<Bytes> {
+        self.ended = true;
+        self.connection.finish(why);
+        match why {
+            Close::SlowConsumer | Close::Normal => None,
+            Close::Restart => Some(block::draining().into_bytes()),
+            why => Some(block::close(why).into_bytes()),
+        }
+    }
+}
+
+impl Stream for EventStream {
+    type Item = Bytes;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let this = &mut *self;
+        if this.ended {
+            return Poll::Ready(None);
+        }
+        this.connection.register(cx.waker());
+        let limits = Arc::clone(this.connection.limits());
+        loop {
+            let now = Instant::now();
+            let clock = (this.settings.clock)();
+            // What was queued before the end is sent before it, but for a client that is too slow.
+            let why = this.connection.closing();
+            if why != Some(Close::SlowConsumer)
+                && let Some(block) = this.next_block()
+            {
+                this.sent = now;
+                return Poll::Ready(Some(block.into_bytes()));
+            }
+            let restart = this.connection.restart();
+            let due = match why {
+                Some(why) => Some(why),
+                None if restart.is_some_and(|at| now >= at) => Some(Close::Restart),
+                None => match this.auth.due(&limits, now, clock) {
+                    Some(Due::Close(why)) => Some(why),
+                    Some(Due::Expiring(_)) | None => None,
+                },
+            };
+            if let Some(why) = due {
+                return Poll::Ready(this.end(why));
+            }
+            let beat = this.settings.heartbeat.map(|every| this.sent + every);
+            if beat.is_some_and(|at| now >= at) {
+                this.sent = now;
+                let moved = this.connection.take_passed();
+                return Poll::Ready(Some(block::heartbeat(moved.as_ref()).into_bytes()));
+            }
+            let next = [beat, restart, this.auth.next(&limits, now, clock)];
+            let Some(next) = next.into_iter().flatten().min() else {
+                return Poll::Pending;
+            };
+            if this.timer.is_elapsed() || this.timer.deadline() > next {
+                this.timer.as_mut().reset(next);
+            }
+            if this.timer.as_mut().poll(cx).is_pending() {
+                return Poll::Pending;
+            }
+        }
+    }
+}
+
+impl Drop for EventStream {
+    fn drop(&mut self) {
+        self.connection.finish(Close::Normal);
+        self.settings.hub.ended(&self.connection);
+    }
+}
+
+impl std::fmt::Debug for EventStream {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("EventStream")
+            .field("connection", &self.connection.id())
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+#[path = "stream_tests.rs"]
+mod tests;

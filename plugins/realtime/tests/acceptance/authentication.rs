@@ -1,0 +1,245 @@
+//! Credentials on a live connection.
+
+use linchpin::testing::Client;
+use linchpin_auth::Auth;
+use serde_json::{Value as Json, json};
+
+use crate::bed::{Bed, User, room};
+use crate::socket::Socket;
+
+/// A connection without a credential whose first frame was read.
+async fn pending(bed: &Bed) -> Socket {
+    let mut socket = Socket::open(bed.app.address(), &[]).await;
+    let connected = socket.next().await;
+    assert_eq!(
+        (&connected["userId"], &connected["pending"]),
+        (&Json::Null, &json!(true))
+    );
+    socket
+}
+
+async fn authenticate(socket: &mut Socket, token: &str) -> Json {
+    socket.send(json!({ "type": "auth", "token": token })).await;
+    loop {
+        let frame = socket.next().await;
+        if frame["event"]
+            .as_str()
+            .is_some_and(|event| event.starts_with("auth:"))
+        {
+            return frame;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_client_without_a_credential_sends_one_first() {
+    let bed = Bed::start().await;
+    let ada = bed.user("ada").await;
+    let room = room(&bed.container(&ada, "public").await);
+    let mut socket = pending(&bed).await;
+    socket
+        .send(json!({ "action": "subscribe", "room": room }))
+        .await;
+    let refused = socket.next().await;
+    assert_eq!(
+        (&refused["event"], &refused["code"], &refused["sourceEvent"]),
+        (
+            &json!("ws:error"),
+            &json!("UNAUTHENTICATED"),
+            &json!("subscribe")
+        )
+    );
+    socket
+        .send(json!({ "action": "event", "event": "pin", "room": room, "ackId": 1 }))
+        .await;
+    let ack = socket.next().await;
+    assert_eq!(
+        (&ack["event"], &ack["error"]),
+        (&json!("ack"), &json!("unauthenticated"))
+    );
+    let bound = authenticate(&mut socket, &ada.token).await;
+    assert_eq!(
+        (&bound["event"], &bound["userId"]),
+        (&json!("auth:authenticated"), &json!(ada.id))
+    );
+    assert!(bound["expiresAt"].is_string());
+    assert!(
+        socket.pending().await.is_empty(),
+        "the earlier subscription was not executed"
+    );
+    socket.join(&room).await;
+}
+
+#[tokio::test]
+async fn the_third_bad_token_ends_the_connection() {
+    let bed = Bed::start().await;
+    let mut socket = pending(&bed).await;
+    for token in ["bad", "", "worse"] {
+        let refused = authenticate(&mut socket, token).await;
+        assert_eq!(refused["code"], "INVALID_CREDENTIALS");
+    }
+    assert_eq!(socket.closed().await, (4401, "auth_failed".to_owned()));
+}
+
+#[tokio::test]
+async fn a_client_that_stays_silent_is_closed() {
+    let second = std::time::Duration::from_secs(1);
+    let bed = Bed::limited(|limits| limits.authentication_time = second).await;
+    let mut socket = pending(&bed).await;
+    assert_eq!(socket.closed().await, (4401, "auth_timeout".to_owned()));
+}
+
+#[tokio::test]
+async fn an_identity_is_refreshed_by_its_own_user_only() {
+    let bed = Bed::start().await;
+    let (ada, bob) = (bed.user("ada").await, bed.user("bob").await);
+    let container = bed.container(&ada, "public").await;
+    let mut socket = bed.member(&ada, &room(&container)).await;
+    let again = bed.session(&ada.id).await;
+    let refreshed = authenticate(&mut socket, &again.token).await;
+    assert_eq!(
+        (&refreshed["refreshed"], &refreshed["userId"]),
+        (&json!(true), &json!(ada.id))
+    );
+    let refused = authenticate(&mut socket, &bob.token).await;
+    assert_eq!(refused["code"], "IDENTITY_ALREADY_BOUND");
+    bed.draft(&ada, &container).await;
+    // Only Ada may see her draft, and the room was kept.
+    socket.until("threads.created").await;
+}
+
+/// A connection that was authenticated by a frame, and the end of its token in milliseconds.
+async fn bound(bed: &Bed, user: &User) -> (Socket, i64) {
+    let mut socket = pending(bed).await;
+    let bound = authenticate(&mut socket, &user.token).await;
+    let expires = bound["expiresAt"]
+        .as_str()
+        .unwrap()
+        .parse::<linchpin::Timestamp>()
+        .unwrap();
+    (socket, expires.millis() - bed.app.adapters().now().millis())
+}
+
+#[tokio::test]
+async fn a_token_that_ends_is_announced_and_closes_the_connection() {
+    let bed = Bed::with(|plugin| plugin, Auth::refresh_tokens).await;
+    let ada = bed.user("ada").await;
+    let (mut socket, left) = bound(&bed, &ada).await;
+    let (mut other, _) = bound(&bed, &ada).await;
+    bed.advance(left - 30_000);
+    // A frame has the connection look at the clock.
+    for socket in [&mut socket, &mut other] {
+        socket.text("ping").await;
+        socket.until("auth:expiring").await;
+    }
+    let again = bed.session(&ada.id).await;
+    let refreshed = authenticate(&mut other, &again.token).await;
+    assert_eq!(refreshed["refreshed"], true, "{refreshed}");
+    bed.advance(61_000);
+    socket.text("ping").await;
+    assert_eq!(socket.closed().await, (4401, "token_expired".to_owned()));
+    other.text("ping").await;
+    other.until("pong").await;
+}
+
+#[tokio::test]
+async fn the_end_of_a_session_ends_its_connections() {
+    let bed = Bed::start().await;
+    let ada = bed.user("ada").await;
+    let again = bed.session(&ada.id).await;
+    let container = bed.container(&ada, "public").await;
+    let mut first = bed.member(&ada, &room(&container)).await;
+    let mut second = bed.connect(&ada).await;
+    let mut other = bed.member(&again, &room(&container)).await;
+    let out = ada.http.post("/auth/logout", ()).await.unwrap();
+    assert!(out.status() < 300, "{:?}", out.text());
+    for socket in [&mut first, &mut second] {
+        assert_eq!(socket.closed().await, (4401, "session_ended".to_owned()));
+    }
+    bed.announce(&container, "still here").await;
+    other.until("announcement").await;
+}
+
+#[tokio::test]
+async fn roles_that_are_taken_are_gone_for_the_next_frame() {
+    let bed = Bed::start().await;
+    let moderator = bed.user_with("ada", &["moderator"]).await;
+    let container = bed.container(&moderator, "public").await;
+    let mut socket = bed.member(&moderator, &room(&container)).await;
+    let (first, second) = (
+        bed.draft(&moderator, &container).await,
+        bed.draft(&moderator, &container).await,
+    );
+    let pin = |thread: &str, ack: u64| {
+        json!({
+            "action": "event", "event": "pin", "room": room(&container), "ackId": ack,
+            "payload": { "id": thread },
+        })
+    };
+    socket.send(pin(&first, 1)).await;
+    assert_eq!(socket.until("ack").await["outcome"], "ok");
+    bed.auth
+        .set_roles(&moderator.id, vec!["member".to_owned()])
+        .await
+        .unwrap();
+    socket.send(pin(&second, 2)).await;
+    let ack = socket.until("ack").await;
+    assert_eq!(
+        (&ack["outcome"], &ack["error"]),
+        (&json!("error"), &json!("forbidden"))
+    );
+}
+
+/// A client with the cookies of a session and its token against forged requests.
+async fn browser(bed: &Bed, user: &User) -> Client {
+    let http = Client::new(&bed.app);
+    let cookie = format!("__Host-token={}", user.token);
+    let me = http
+        .with_header("cookie", &cookie)
+        .unwrap()
+        .get("/auth/me")
+        .await
+        .unwrap();
+    let set = me.headers().get_all("set-cookie").iter();
+    let csrf = set
+        .filter_map(|value| value.to_str().ok()?.strip_prefix("csrf_token="))
+        .find_map(|rest| rest.split(';').next())
+        .expect("a token against forged requests")
+        .to_owned();
+    http.with_header("cookie", &format!("{cookie}; csrf_token={csrf}"))
+        .and_then(|http| http.with_header("x-csrf-token", &csrf))
+        .and_then(|http| http.with_header("origin", "http://localhost"))
+        .and_then(|http| http.with_header("host", "localhost"))
+        .unwrap()
+}
+
+#[tokio::test]
+async fn a_page_with_cookies_extends_its_connection() {
+    let bed = Bed::start().await;
+    let (ada, bob) = (bed.user("ada").await, bed.user("bob").await);
+    let address = bed.app.address();
+    let open = async |user: &User| {
+        let (cookie, origin) = (
+            format!("__Host-token={}", user.token),
+            format!("http://{address}"),
+        );
+        let headers = [("cookie", cookie.as_str()), ("origin", origin.as_str())];
+        let mut socket = Socket::open(address, &headers).await;
+        let id = socket.next().await["id"].as_str().unwrap().to_owned();
+        (socket, id)
+    };
+    let (mut of_ada, own) = open(&ada).await;
+    let (_of_bob, foreign) = open(&bob).await;
+    let page = browser(&bed, &ada).await;
+    let refresh = async |page: &Client, id: &str| {
+        let body = json!({ "connectionId": id });
+        page.post("/__ws/refresh", body).await.unwrap().status()
+    };
+    assert_eq!(refresh(&page, &own).await, 204);
+    assert_eq!(of_ada.until("auth:authenticated").await["refreshed"], true);
+    assert_eq!(refresh(&page, &foreign).await, 404);
+    assert_eq!(refresh(&page, "unknown").await, 404);
+    let forged = page.with_header("x-csrf-token", "forged").unwrap();
+    assert_eq!(refresh(&forged, &own).await, 403);
+    assert_eq!(refresh(&Client::new(&bed.app), &own).await, 401);
+}

@@ -1,0 +1,128 @@
+//! Clients that others wrote: the npm package `ws` and the Python package `websockets`.
+
+use std::net::SocketAddr;
+use std::process::Stdio;
+use std::time::Duration;
+
+use serde_json::{Value as Json, json};
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
+use tokio::process::{Child, ChildStdin, ChildStdout, Command};
+use tokio::time::timeout;
+
+use crate::bed::{Bed, room};
+
+/// The folder of the clients; `cargo xtask test` installs what they need.
+const PEERS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/peers");
+
+/// A running client. It ends with the value.
+struct Peer {
+    _child: Child,
+    input: ChildStdin,
+    lines: Lines<BufReader<ChildStdout>>,
+}
+
+impl Peer {
+    fn open(program: &[&str], address: SocketAddr, token: &str) -> Self {
+        let mut child = Command::new(program[0])
+            .args(&program[1..])
+            .args([&format!("ws://{address}/__ws"), token])
+            .current_dir(PEERS)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+            .expect("cargo xtask test says how the program is installed");
+        Self {
+            input: child.stdin.take().unwrap(),
+            lines: BufReader::new(child.stdout.take().unwrap()).lines(),
+            _child: child,
+        }
+    }
+
+    /// The next thing that happens in the client.
+    async fn next(&mut self) -> Json {
+        let line = timeout(Duration::from_secs(30), self.lines.next_line()).await;
+        let line = line.expect("the client tells nothing").unwrap();
+        serde_json::from_str(&line.expect("the client has ended")).unwrap()
+    }
+
+    /// The next frame of this event.
+    async fn until(&mut self, event: &str) -> Json {
+        loop {
+            let next = self.next().await;
+            assert!(next.get("frame").is_some(), "{next}");
+            if next["frame"]["event"] == event {
+                return next["frame"].clone();
+            }
+        }
+    }
+
+    async fn send(&mut self, frame: Json) {
+        let line = format!("{frame}\n");
+        self.input.write_all(line.as_bytes()).await.unwrap();
+    }
+}
+
+async fn speaks_the_protocol(program: &[&str]) {
+    let bed = Bed::start().await;
+    let ada = bed.user("ada").await;
+    let container = bed.container(&ada, "public").await;
+    let address = bed.app.address();
+    let mut refused = Peer::open(program, address, "bad");
+    assert_eq!(refused.next().await, json!({ "status": 401 }));
+
+    let mut peer = Peer::open(program, address, &ada.token);
+    let opened = peer.next().await;
+    assert_eq!(
+        opened,
+        json!({ "protocol": "linchpin.v1", "extensions": "" })
+    );
+    let connected = peer.until("connected").await;
+    assert_eq!(connected["userId"], json!(ada.id));
+    peer.send(json!({ "action": "subscribe", "room": room(&container) }))
+        .await;
+    let joined = peer.until("subscribed").await;
+    let thread = bed.draft(&ada, &container).await;
+    let frame = peer.until("threads.created").await;
+    assert_eq!(
+        (&frame["payload"]["id"], &frame["offset"]),
+        (&json!(thread), &json!(1))
+    );
+    // Longer than one frame of a small length, with characters of several bytes.
+    let text = "line\u{2028}one 😀 ".repeat(1_000);
+    bed.announce(&container, &text).await;
+    assert_eq!(
+        peer.until("announcement").await["payload"]["text"],
+        json!(text)
+    );
+    drop(peer);
+    bed.connections_are(0).await;
+    bed.announce(&container, "missed").await;
+
+    let mut peer = Peer::open(program, address, &ada.token);
+    peer.next().await;
+    let since = json!({ "epoch": joined["epoch"], "offset": 2 });
+    peer.send(json!({ "action": "subscribe", "room": room(&container), "since": since }))
+        .await;
+    assert_eq!(peer.until("subscribed").await["replayed"], 1);
+    assert_eq!(
+        peer.until("announcement").await["payload"]["text"],
+        "missed"
+    );
+    bed.app.stop().await.unwrap();
+    assert!(peer.until("draining").await["reconnectInMs"].is_u64());
+    assert_eq!(
+        peer.next().await,
+        json!({ "closed": 1012, "reason": "restart" })
+    );
+}
+
+#[tokio::test]
+async fn the_npm_client_ws_speaks_the_protocol() {
+    speaks_the_protocol(&["node", "ws/client.mjs"]).await;
+}
+
+#[tokio::test]
+async fn the_python_client_websockets_speaks_the_protocol() {
+    speaks_the_protocol(&["python3", "client.py"]).await;
+}

@@ -1,0 +1,25 @@
+//! Clients of a whole app over real sockets: SQLite, the memory engine, and accounts of
+//! linchpin-auth.
+#![allow(missing_docs, clippy::expect_used, clippy::unwrap_used)] // in a test, stopping is the report
+
+mod authentication;
+mod bed;
+mod clients;
+mod frames;
+mod handshake;
+mod limits;
+#[cfg(all(feature = "postgres", feature = "redis"))]
+mod nodes;
+#[cfg(all(feature = "postgres", feature = "redis"))]
+mod outages;
+#[cfg(feature = "postgres")]
+#[path = "../../../../runtime/tests/support/postgres.rs"]
+mod postgres_server;
+mod raw;
+mod recovery;
+#[cfg(feature = "redis")]
+#[path = "../support/redis.rs"]
+mod redis_server;
+mod rooms;
+mod settings;
+mod socket;

@@ -1,0 +1,142 @@
+//! Mistakes that stop the start.
+
+use linchpin::prelude::*;
+use linchpin::{App, Config};
+use linchpin_realtime::channel::Declared;
+use linchpin_realtime::{Endpoint, EngineChoice, Realtime, RealtimeConfig, channel, sse};
+
+use crate::bed::{self, Container};
+
+#[entity(routes(auth = none))]
+#[derive(Clone, Debug)]
+pub struct Notice {
+    #[field(primary, default = uuid)]
+    pub id: String,
+}
+
+#[channel(of = Notice, name = "live", endpoint = "/__notices")]
+pub enum NoticeLive {
+    #[on(Notice::updated)]
+    Notice(Notice),
+}
+
+#[channel(of = Container, name = "live")]
+pub enum Twice {
+    #[on(Container::updated)]
+    Container(Container),
+}
+
+sse! {
+    pub const NOTICES = "/__sse/notices";
+    Notice: [created],
+    auth = none,
+}
+
+static NOTICES_PACKAGE: Package = package!(name = "notices", entities = [entity(Notice)]);
+
+/// The message of an app that cannot start.
+async fn refused(plugin: Realtime) -> String {
+    let config = Config::new()
+        .port(0)
+        .database("memory:")
+        .signing_secret("x".repeat(32));
+    let started = App::new(config)
+        .plugin(JwtAuth::new())
+        .plugin(plugin)
+        .package(&NOTICES_PACKAGE)
+        .start()
+        .await;
+    text(&started.expect_err("a start-up error"))
+}
+
+fn text(error: &Error) -> String {
+    let startup = error.startup().map(ToString::to_string);
+    startup.unwrap_or_else(|| format!("{error:?}"))
+}
+
+#[tokio::test]
+async fn contradictions_are_all_named_together() {
+    let declared = Declared::default().channel::<NoticeLive>().sse(NOTICES);
+    let plugin = Realtime::new(declared)
+        .endpoint(Endpoint::new("/__sse/notices"))
+        .endpoint(Endpoint::new("rooms"))
+        .configure(|config| {
+            config.cluster = true;
+            config.limits.rooms = 0;
+        });
+    let told = refused(plugin).await;
+    for part in [
+        "realtime.limits.rooms: must be 1 to 1000, not 0",
+        "`rooms` must be a path of static segments",
+        "channel `NoticeLive`",
+        "is carried by `/__notices`, which is no WebSocket endpoint",
+        "WebSocket endpoint `/__sse/notices` and SSE endpoint `NOTICES`",
+        "several nodes need an engine that they share, and `realtime.engine` is `memory`",
+    ] {
+        assert!(told.contains(part), "{part}\n---\n{told}");
+    }
+}
+
+#[tokio::test]
+async fn an_endpoint_and_a_route_cannot_share_a_path() {
+    let told =
+        refused(Realtime::new(Declared::default()).endpoint(Endpoint::new("/notices"))).await;
+    let part = "/notices` and WebSocket endpoint `/notices` share the path `/notices`";
+    assert!(told.contains(part), "{told}");
+}
+
+#[tokio::test]
+async fn a_channel_of_an_entity_outside_the_app_is_refused() {
+    let told = refused(Realtime::new(bed::declared())).await;
+    assert!(
+        told.contains("names entity `Container`, which no package of the app lists"),
+        "{told}"
+    );
+    let told = refused(Realtime::new(
+        Declared::default()
+            .channel::<Twice>()
+            .channel::<bed::ContainerLive>(),
+    ))
+    .await;
+    assert!(told.contains("are both called `live`"), "{told}");
+}
+
+#[tokio::test]
+async fn users_need_a_plugin_that_knows_them() {
+    let config = Config::new()
+        .port(0)
+        .database("memory:")
+        .signing_secret("x".repeat(32));
+    let started = App::new(config)
+        .plugin(Realtime::new(Declared::default()))
+        .package(&NOTICES_PACKAGE)
+        .start()
+        .await;
+    let told = text(&started.expect_err("a start-up error"));
+    assert!(told.contains("the callers of `/__ws` are users"), "{told}");
+}
+
+#[tokio::test]
+async fn an_engine_that_is_not_there_stops_the_start() {
+    let nowhere = linchpin_realtime::engine::RedisEngineOptions::new("redis://127.0.0.1:1");
+    let plugin = Realtime::new(Declared::default()).engine(EngineChoice::Redis(nowhere));
+    let told = refused(plugin).await;
+    assert!(told.contains("plugin `realtime` cannot start"), "{told}");
+}
+
+#[tokio::test]
+async fn wrong_variables_are_reported() {
+    let variable =
+        |name: &str, value: &str| (format!("LINCHPIN_REALTIME_{name}"), value.to_owned());
+    let config =
+        RealtimeConfig::from_vars([variable("DRAIN_SECOND", "5"), variable("CLUSTER", "yes")]);
+    let told = refused(Realtime::new(Declared::default()).config(config)).await;
+    assert!(
+        told.contains("LINCHPIN_REALTIME_CLUSTER: must be `true` or `false`"),
+        "{told}"
+    );
+    assert!(
+        told.contains("LINCHPIN_REALTIME_DRAIN_SECOND: is not a setting; did you mean"),
+        "{told}"
+    );
+}

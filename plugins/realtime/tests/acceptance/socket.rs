@@ -1,0 +1,139 @@
+//! A client of the protocol.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use futures_util::{SinkExt, StreamExt};
+use serde_json::{Value as Json, json};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+use tokio_tungstenite::tungstenite::Message;
+use tokio_tungstenite::tungstenite::client::IntoClientRequest;
+use tokio_tungstenite::tungstenite::http::{HeaderName, HeaderValue};
+use tokio_tungstenite::tungstenite::{Error, protocol::CloseFrame};
+use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, connect_async};
+
+/// The longest wait for a frame. It only ends tests that fail.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+pub struct Socket(pub WebSocketStream<MaybeTlsStream<TcpStream>>);
+
+/// The answer to a handshake that was refused.
+#[derive(Debug)]
+pub struct Refused {
+    pub status: u16,
+    pub code: String,
+    pub headers: linchpin::axum::http::HeaderMap,
+}
+
+impl Socket {
+    /// Opens a connection with these headers.
+    pub async fn open(address: SocketAddr, headers: &[(&str, &str)]) -> Self {
+        Self::handshake(address, "/__ws", headers).await.unwrap()
+    }
+
+    /// Opens a connection, or returns the refusal.
+    pub async fn handshake(
+        address: SocketAddr,
+        path: &str,
+        headers: &[(&str, &str)],
+    ) -> Result<Self, Refused> {
+        let mut request = format!("ws://{address}{path}")
+            .into_client_request()
+            .unwrap();
+        for (name, value) in headers {
+            let name = HeaderName::from_bytes(name.as_bytes()).unwrap();
+            request
+                .headers_mut()
+                .insert(name, HeaderValue::from_str(value).unwrap());
+        }
+        match connect_async(request).await {
+            Ok((socket, _)) => Ok(Self(socket)),
+            Err(Error::Http(response)) => {
+                let body = response.body().as_deref().unwrap_or_default();
+                let body: Json = serde_json::from_slice(body).unwrap_or_default();
+                Err(Refused {
+                    status: response.status().as_u16(),
+                    code: body["code"].as_str().unwrap_or_default().to_owned(),
+                    headers: response.headers().clone(),
+                })
+            }
+            Err(other) => panic!("{other}"),
+        }
+    }
+
+    pub async fn send(&mut self, frame: Json) {
+        self.text(&frame.to_string()).await;
+    }
+
+    pub async fn text(&mut self, text: &str) {
+        self.0.send(Message::text(text)).await.unwrap();
+    }
+
+    /// The next frame.
+    pub async fn next(&mut self) -> Json {
+        match self.message().await {
+            Ok(frame) => frame,
+            Err(close) => panic!("the connection was closed: {close:?}"),
+        }
+    }
+
+    pub async fn message(&mut self) -> Result<Json, Option<CloseFrame>> {
+        loop {
+            let message = timeout(PATIENCE, self.0.next()).await.expect("a frame");
+            match message {
+                Some(Ok(Message::Text(text))) => return Ok(serde_json::from_str(&text).unwrap()),
+                Some(Ok(Message::Close(frame))) => return Err(frame),
+                Some(Ok(_)) => {}
+                Some(Err(_)) | None => return Err(None),
+            }
+        }
+    }
+
+    /// The next frame of this event; others before it are passed over.
+    pub async fn until(&mut self, event: &str) -> Json {
+        loop {
+            let frame = self.next().await;
+            if frame["event"] == event {
+                return frame;
+            }
+        }
+    }
+
+    /// The code and reason with which the server closes the connection.
+    pub async fn closed(&mut self) -> (u16, String) {
+        loop {
+            if let Err(close) = self.message().await {
+                let close = close.expect("a close frame");
+                return (close.code.into(), close.reason.to_string());
+            }
+        }
+    }
+
+    /// Joins a room; returns the answer.
+    pub async fn join(&mut self, room: &str) -> Json {
+        self.send(json!({ "action": "subscribe", "room": room }))
+            .await;
+        let answer = self.until("subscribed").await;
+        assert_eq!(answer["room"], room);
+        answer
+    }
+
+    /// Everything that is on its way: the frames before the answer to a frame sent now.
+    ///
+    /// Frames of one connection are executed in their order, but events of commits arrive by their
+    /// own way: call [`crate::bed`] functions that wait for them before.
+    pub async fn pending(&mut self) -> Vec<Json> {
+        let room = "x";
+        self.send(json!({ "action": "unsubscribe", "room": room, "ref": "pending" }))
+            .await;
+        let mut frames = Vec::new();
+        loop {
+            let frame = self.next().await;
+            if frame["ref"] == "pending" {
+                return frames;
+            }
+            frames.push(frame);
+        }
+    }
+}

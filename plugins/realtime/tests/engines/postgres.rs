@@ -1,0 +1,146 @@
+//! The Postgres engine, on a server that the tests start (or `LINCHPIN_TEST_POSTGRES`).
+
+use std::sync::Arc;
+
+use linchpin::BoxFuture;
+use linchpin_realtime::engine::conformance::{Harness, TestClock};
+use linchpin_realtime::engine::{
+    Clock, Engine, EngineError, History, PostgresEngine, PostgresEngineOptions, Stream,
+};
+use parking_lot::Mutex;
+
+use super::server;
+
+/// A schema on the server of all tests, or a server of its own.
+struct Postgres {
+    url: String,
+    own: Option<Mutex<server::Server>>,
+}
+
+fn shared() -> Postgres {
+    Postgres {
+        url: server::fresh_url(),
+        own: None,
+    }
+}
+
+fn own() -> Postgres {
+    let server = server::Server::start();
+    Postgres {
+        url: server::fresh_schema(&server.url()),
+        own: Some(Mutex::new(server)),
+    }
+}
+
+impl Postgres {
+    fn sql(&self, sql: String) -> BoxFuture<'_, ()> {
+        Box::pin(async move { server::execute(&self.url, &sql).expect("executed") })
+    }
+
+    fn server(&self) -> &Mutex<server::Server> {
+        self.own.as_ref().expect("a server of its own")
+    }
+}
+
+impl Harness for Postgres {
+    fn node(&self, clock: Clock) -> BoxFuture<'_, Arc<dyn Engine>> {
+        Box::pin(async {
+            let options = PostgresEngineOptions::new(&self.url);
+            let engine = PostgresEngine::new(&options, clock).expect("options");
+            engine.start().await.expect("started");
+            Arc::new(engine) as Arc<dyn Engine>
+        })
+    }
+
+    fn flush(&self) -> BoxFuture<'_, ()> {
+        self.sql(
+            "TRUNCATE linchpin_realtime_streams, linchpin_realtime_frames, linchpin_realtime_fences, \
+             linchpin_realtime_presence, linchpin_realtime_messages RESTART IDENTITY"
+                .to_owned(),
+        )
+    }
+
+    fn lose_stream<'a>(&'a self, stream: &'a str) -> BoxFuture<'a, ()> {
+        self.sql(format!(
+            "DELETE FROM linchpin_realtime_streams WHERE name = '{stream}'"
+        ))
+    }
+
+    fn lose_frames<'a>(&'a self, stream: &'a str) -> BoxFuture<'a, ()> {
+        self.sql(format!(
+            "DELETE FROM linchpin_realtime_frames WHERE epoch = \
+             (SELECT epoch FROM linchpin_realtime_streams WHERE name = '{stream}')"
+        ))
+    }
+
+    fn rewind<'a>(&'a self, stream: &'a str, offset: u64) -> BoxFuture<'a, ()> {
+        self.sql(format!(
+            "DELETE FROM linchpin_realtime_frames WHERE position > {offset} AND epoch = \
+             (SELECT epoch FROM linchpin_realtime_streams WHERE name = '{stream}'); \
+             UPDATE linchpin_realtime_streams AS s SET position = {offset}, last = \
+             (SELECT event FROM linchpin_realtime_frames AS f WHERE f.epoch = s.epoch AND f.position = {offset}) \
+             WHERE name = '{stream}'"
+        ))
+    }
+
+    fn cut(&self) -> BoxFuture<'_, ()> {
+        // Only of this schema: other tests run at the same time.
+        self.sql(
+            "SELECT pg_terminate_backend(a.pid) FROM pg_stat_activity AS a \
+             WHERE a.query LIKE '%LISTEN \"linchpin_realtime_' || 'linchpin_realtime_streams'::regclass::oid || '\"%'"
+                .to_owned(),
+        )
+    }
+
+    fn stop(&self) -> BoxFuture<'_, ()> {
+        Box::pin(async { self.server().lock().kill() })
+    }
+
+    fn start(&self) -> BoxFuture<'_, ()> {
+        Box::pin(async { self.server().lock().restart() })
+    }
+}
+
+linchpin_realtime::engine_conformance!(@suite shared(), own());
+
+#[tokio::test]
+async fn tables_of_another_version_are_refused_and_a_wrong_address_is_reported() {
+    let url = server::fresh_url();
+    let engine = || {
+        let options = PostgresEngineOptions::new(&url);
+        PostgresEngine::new(&options, TestClock::default().clock()).unwrap()
+    };
+    // Nodes may start at once.
+    let (one, other) = (engine(), engine());
+    let (a, b) = tokio::join!(one.start(), other.start());
+    a.unwrap();
+    b.unwrap();
+    server::execute(&url, "UPDATE linchpin_realtime_schema SET version = 99").unwrap();
+    let refused = engine().start().await.unwrap_err();
+    assert!(matches!(refused, EngineError::Failed(_)), "{refused:?}");
+    assert!(refused.to_string().contains("version 99"), "{refused}");
+    let nowhere = PostgresEngineOptions::new("postgres://test:secret@127.0.0.1:1/none");
+    let engine = PostgresEngine::new(&nowhere, TestClock::default().clock()).unwrap();
+    let down = engine.start().await.unwrap_err();
+    assert!(down.is_unavailable(), "{down:?}");
+    assert!(!format!("{nowhere:?}{engine:?}{down:?}").contains("secret"));
+}
+
+#[tokio::test]
+async fn apps_in_two_schemas_do_not_hear_each_other() {
+    let time = TestClock::default();
+    let (here, there) = (shared(), shared());
+    let (a, b) = (
+        here.node(time.clock()).await,
+        there.node(time.clock()).await,
+    );
+    let stream = Stream::new("tasks:1:live", History::default());
+    let mut live = b.subscribe(&stream).await.unwrap();
+    a.send(&stream, "from here".into()).await.unwrap();
+    b.send(&stream, "from there".into()).await.unwrap();
+    let heard = live.next().await.unwrap();
+    assert_eq!(
+        heard,
+        linchpin_realtime::engine::Delivery::Message("from there".into())
+    );
+}

@@ -1,0 +1,116 @@
+//! The Redis engine, on servers that the tests start: single ones, and one that is a cluster.
+
+use std::sync::Arc;
+
+use linchpin::BoxFuture;
+use linchpin_realtime::engine::conformance::{Harness, TestClock};
+use linchpin_realtime::engine::{Clock, Engine, History, RedisEngine, RedisEngineOptions, Stream};
+
+use super::redis_server::{Redis, cluster, single};
+
+/// The key of a part of a stream.
+fn key(stream: &str, part: &str) -> String {
+    let name = stream
+        .replace('%', "%25")
+        .replace('{', "%7B")
+        .replace('}', "%7D");
+    format!("linchpin:{{{name}}}:{part}")
+}
+
+impl Harness for Redis {
+    fn node(&self, clock: Clock) -> BoxFuture<'_, Arc<dyn Engine>> {
+        Box::pin(async {
+            let options = RedisEngineOptions {
+                cluster: self.cluster,
+                ..RedisEngineOptions::new(format!("redis://127.0.0.1:{}", self.port))
+            };
+            let engine = RedisEngine::new(&options, clock).expect("options");
+            engine.start().await.expect("started");
+            Arc::new(engine) as Arc<dyn Engine>
+        })
+    }
+
+    fn flush(&self) -> BoxFuture<'_, ()> {
+        Box::pin(async { drop(self.cli(&["FLUSHALL"])) })
+    }
+
+    fn lose_stream<'a>(&'a self, stream: &'a str) -> BoxFuture<'a, ()> {
+        Box::pin(async move {
+            self.cli(&["DEL", &key(stream, "p")]);
+        })
+    }
+
+    fn lose_frames<'a>(&'a self, stream: &'a str) -> BoxFuture<'a, ()> {
+        Box::pin(async move {
+            self.cli(&["DEL", &key(stream, "s"), &key(stream, "i")]);
+        })
+    }
+
+    fn rewind<'a>(&'a self, stream: &'a str, offset: u64) -> BoxFuture<'a, ()> {
+        Box::pin(async move {
+            let [p, s, i] = ["p", "s", "i"].map(|part| key(stream, part));
+            for lost in offset + 1..offset + 100 {
+                self.cli(&["XDEL", &s, &format!("{lost}-0")]);
+            }
+            self.cli(&["XSETID", &s, &format!("{offset}-0")]);
+            self.cli(&["ZREMRANGEBYSCORE", &i, &format!("({offset}"), "+inf"]);
+            let last = self.cli(&["ZRANGE", &i, "-1", "-1"]);
+            self.cli(&[
+                "HSET",
+                &p,
+                "offset",
+                &offset.to_string(),
+                "last",
+                last.trim(),
+            ]);
+        })
+    }
+
+    fn cut(&self) -> BoxFuture<'_, ()> {
+        Box::pin(async {
+            self.cli(&["CLIENT", "KILL", "TYPE", "pubsub"]);
+        })
+    }
+
+    fn stop(&self) -> BoxFuture<'_, ()> {
+        Box::pin(async { self.down() })
+    }
+
+    fn start(&self) -> BoxFuture<'_, ()> {
+        Box::pin(async { self.up() })
+    }
+}
+
+linchpin_realtime::engine_conformance!(single());
+
+mod on_a_cluster {
+    use super::*;
+
+    linchpin_realtime::engine_conformance!(cluster());
+}
+
+#[tokio::test]
+async fn a_restarted_server_that_has_forgotten_the_functions_gets_them_again() {
+    let redis = single();
+    let engine = redis.node(TestClock::default().clock()).await;
+    let stream = Stream::new("tasks:1:live", History::default());
+    let top = engine.top(&stream).await.unwrap();
+    redis.cli(&["SCRIPT", "FLUSH"]);
+    assert_eq!(engine.top(&stream).await.unwrap(), top);
+}
+
+#[tokio::test]
+async fn a_server_that_cannot_be_reached_or_refuses_the_password_is_told_apart() {
+    let redis = single();
+    redis.cli(&["CONFIG", "SET", "requirepass", "right"]);
+    let engine = |url: String| {
+        RedisEngine::new(&RedisEngineOptions::new(url), TestClock::default().clock()).unwrap()
+    };
+    let wrong = engine(format!("redis://:secret@127.0.0.1:{}", redis.port));
+    let refused = wrong.start().await.unwrap_err();
+    assert!(!refused.is_unavailable(), "{refused:?}");
+    let nowhere = engine("redis://:secret@127.0.0.1:1".to_owned());
+    let down = nowhere.start().await.unwrap_err();
+    assert!(down.is_unavailable(), "{down:?}");
+    assert!(!format!("{refused:?}{down:?}{nowhere:?}").contains("secret"));
+}
