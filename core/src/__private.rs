@@ -7,9 +7,9 @@
 pub use crate::entity::{
     Action, Bound, ComputedDesc, DefaultDesc, Direction, Embedded, Entity, EntityDesc, EnumDesc,
     Field, FieldDesc, FieldEnum, FieldType, Flags, Gate, IndexDesc, Input, ItemPatch, Kind,
-    ListQuery, OnDelete, Page, PageArgs, Pagination, Paging, Param, Projection, Relation, Rules,
-    Scope, ScopeFrom, SearchDesc, SoftDelete, SortDesc, SourceLine, Summary, Tenant, Ttl,
-    UniqueDesc, VersionDesc,
+    ListQuery, OldRecord, OnDelete, Page, PageArgs, Pagination, Paging, Param, Projection,
+    Relation, Rules, Scope, ScopeFrom, SearchDesc, SoftDelete, SortDesc, SourceLine, Summary,
+    Tenant, TransformDesc, Ttl, UniqueDesc, VersionDesc,
 };
 pub use crate::entity::{EntityParts, ProjectionParts};
 use crate::entity::{TypeAt, ValueAt};
@@ -28,6 +28,7 @@ pub use crate::policy::{
     PolicyDesc, RateLimit,
 };
 pub use crate::roles::Roles;
+pub use crate::schema::Chain;
 pub use crate::store::{Function, Row, Truncate};
 pub use crate::{ContextValue, DecodeError, Error, Result, Value, ValueRef};
 pub use ::core::option::Option::{None, Some};
@@ -35,12 +36,14 @@ pub use ::serde;
 pub use ::serde::ser::SerializeStruct;
 
 mod checks;
+mod computed;
 pub mod editor;
 mod fields;
 mod gates;
 mod items;
 mod literals;
 mod operations;
+mod transforms;
 
 pub use crate::__editor as editor;
 pub use checks::{
@@ -49,6 +52,7 @@ pub use checks::{
     expect_context, expect_context_type, expect_kept, expect_key, expect_kind, expect_lasting,
     expect_links, expect_many, expect_relation, kind, named, need, refuse_if, same,
 };
+pub use computed::{BodyOf, ComputedBody, NoBody};
 pub use fields::{F, FieldAt, fields};
 pub use gates::{Along, Gated, Links, Open, expect_no_circle, gated, is_circle, target};
 pub use items::{
@@ -61,6 +65,11 @@ pub use literals::{
 pub use operations::{
     ID, NOW, NULL, all, among, any, assign, cond, ctx, given, in_body, in_id, in_item, in_query,
     in_segment, is, null, on_delete, on_get, on_patch, on_post, on_put, param, seg, whole,
+};
+
+pub use transforms::{
+    ANY_TRANSFORM, AnyTransform, FromValue, IntoField, Reverses, StoredAs, Transform, convert,
+    field_transform, fill, reverse, run_fill, transform,
 };
 
 use crate::Problem;
@@ -106,7 +115,8 @@ pub const fn unique(fields: &'static [usize], global: bool) -> UniqueDesc {
     UniqueDesc { fields, global }
 }
 
-/// A field with the type of its marker: names, kind and optionality. Method calls add the options.
+/// A field with the type of its marker: names, kind, optionality and line. Method calls add the
+/// options.
 ///
 /// Enums and booleans are always filterable, also through a type alias, which only the type
 /// reveals.
@@ -114,15 +124,14 @@ pub const fn field<F: Field>(
     name: &'static str,
     wire: &'static str,
     column: &'static str,
+    line: u32,
 ) -> FieldDesc {
-    let desc = item_field::<F::Ty>(name, wire, column);
-    match desc.kind {
-        Kind::Enum(_) | Kind::Boolean => FieldDesc {
-            flags: Flags::FILTERABLE,
-            ..desc
-        },
-        _ => desc,
+    let mut desc = item_field::<F::Ty>(name, wire, column);
+    desc.line = line;
+    if matches!(desc.kind, Kind::Enum(_) | Kind::Boolean) {
+        desc.flags = Flags::FILTERABLE;
     }
+    desc
 }
 
 /// A field of an item struct.
@@ -292,12 +301,16 @@ pub fn check<E: Entity>(
 }
 
 /// Computes a field from the fields at these positions; without positions, from all that are not
-/// computed.
+/// computed. `name` and `body` describe the function.
 pub const fn follows<F: Field>(
+    name: &'static str,
+    body: &'static str,
     value: fn(&dyn Row) -> std::result::Result<Value, DecodeError>,
     from: &'static [usize],
 ) -> ComputedDesc {
     ComputedDesc {
+        name,
+        body,
         value,
         blank: <F::Ty as FieldType>::blank,
         from,

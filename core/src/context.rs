@@ -7,7 +7,7 @@ use crate::entity::{FieldType, Kind};
 /// Declarations read it as `ctx(locale)`. A plugin provides it with `MiddlewareCx::provide`. A
 /// client cannot send it: it is neither a parameter nor a member of a body.
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` is no value of the request context",
+    message = "`{Self}` is not a value of the request context",
     label = "not a context value",
     note = "`linchpin::context!` declares one; the actor's are `ctx(actor.id)` and its like"
 )]

@@ -75,6 +75,9 @@ pub enum Code {
     Internal,
     /// 503: the store or a queue is unavailable; `Retry-After` gives the time to wait.
     Unavailable,
+    /// 503: a migration of the database does not allow this yet, or changed it during the call;
+    /// `Retry-After` gives the time to wait.
+    SchemaPending,
     /// 504: the call exceeded the timeout of the route.
     Timeout,
     /// A code of a package or plugin with its status.
@@ -105,7 +108,7 @@ impl Code {
             Self::PreconditionRequired => 428,
             Self::RateLimited => 429,
             Self::Internal => 500,
-            Self::Unavailable => 503,
+            Self::Unavailable | Self::SchemaPending => 503,
             Self::Timeout => 504,
             Self::Other(status, _) => status,
         }
@@ -135,6 +138,7 @@ impl Code {
             Self::RateLimited => "rate_limited",
             Self::Internal => "internal",
             Self::Unavailable => "unavailable",
+            Self::SchemaPending => "schema_pending",
             Self::Timeout => "timeout",
             Self::Other(_, code) => code,
         }
@@ -149,7 +153,7 @@ struct Inner {
     message: Cow<'static, str>,
     details: Vec<Problem>,
     retry_after: Option<u32>,
-    overtaken: bool,
+    conflicting_write: bool,
     source: Option<Box<dyn std::error::Error + Send + Sync>>,
 }
 
@@ -161,7 +165,7 @@ impl Error {
             message: message.into(),
             details: Vec::new(),
             retry_after: None,
-            overtaken: false,
+            conflicting_write: false,
             source: None,
         }))
     }
@@ -203,6 +207,19 @@ impl Error {
     pub fn unavailable(cause: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
         let mut error =
             Self::new(Code::Unavailable, "The service is not available right now").retry_after(1);
+        error.0.source = Some(cause.into());
+        error
+    }
+
+    /// 503 `schema_pending` with `Retry-After: 1`: an open migration does not allow a write yet, or
+    /// has changed the database during a transaction. The cause goes to the log, never to the
+    /// client.
+    pub fn schema_pending(cause: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+        let mut error = Self::new(
+            Code::SchemaPending,
+            "A migration of the database is not finished; try again",
+        )
+        .retry_after(1);
         error.0.source = Some(cause.into());
         error
     }
@@ -260,15 +277,15 @@ impl Error {
     /// Marks a conflict with another transaction, so that the transaction may be retried.
     #[must_use]
     #[doc(hidden)]
-    pub fn overtaken(mut self) -> Self {
-        self.0.overtaken = true;
+    pub fn conflicting_write(mut self) -> Self {
+        self.0.conflicting_write = true;
         self
     }
 
     /// Whether the cause is a conflict with another transaction.
     #[doc(hidden)]
-    pub fn is_overtaken(&self) -> bool {
-        self.0.overtaken
+    pub fn is_conflicting_write(&self) -> bool {
+        self.0.conflicting_write
     }
 
     /// The stable code.

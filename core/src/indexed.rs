@@ -18,7 +18,7 @@ const KEY: usize = 255;
 /// Returns the maximum number of bytes of each field because of indexes; `None` for a field that is
 /// in no index or is not a text.
 ///
-/// The texts of an index share [`INDEXED`] bytes. Texts with a short declared length get that
+/// The texts of an index share 2,048 bytes. Texts with a short declared length get that
 /// length; the others share the rest equally.
 pub fn indexed_bytes(entity: &EntityDesc) -> Vec<Option<usize>> {
     let mut most = vec![None; entity.fields.len()];

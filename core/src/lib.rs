@@ -28,6 +28,7 @@ pub mod response;
 mod roles;
 mod route;
 mod row;
+pub mod schema;
 mod startup;
 mod steady;
 pub mod store;

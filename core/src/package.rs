@@ -3,7 +3,7 @@
 use crate::entity::EntityDesc;
 use crate::operation::OpSpec;
 
-/// A list of entities with their operations and routes; written by [`package!`](crate::package).
+/// A list of entities with their operations and routes; written by the macro `package!`.
 #[derive(Debug, Clone, Copy)]
 pub struct Package {
     /// Unique within an app.

@@ -53,6 +53,7 @@
 //! | `postgres` | PostgreSQL as a store |
 
 pub mod prelude;
+pub mod transforms;
 
 #[doc(hidden)]
 pub mod __private;
@@ -62,14 +63,15 @@ pub use linchpin_core::{
     Actor, ActorKind, Attached, Code, ContextDesc, ContextValue, DecodeError, Embedded, Entity,
     EntityEntry, Error, Field, FieldEnum, Json, Operation, Package, Page, PageArgs, Param,
     ParseTimestampError, Problem, Result, Roles, Timestamp, TypeAt, Uuid, Value, ValueAt, ValueRef,
-    context, entity, filter, suggest, validate,
+    context, entity, filter, schema, suggest, validate,
 };
 #[cfg(feature = "jwt")]
 #[doc(inline)]
 pub use linchpin_jwt::JwtAuth;
 #[doc(inline)]
 pub use linchpin_macros::{
-    Embedded, FieldEnum, Roles, entity, operation, package, projection, route,
+    Embedded, FieldEnum, Roles, computed, entity, migrations, operation, package, projection,
+    route, transform,
 };
 /// The axum that handlers of `#[route]` and routers of plugins are written for, so that versions
 /// always agree.
@@ -80,9 +82,10 @@ pub use linchpin_server::axum;
 pub use linchpin_server::{
     AccessRequest, ActorRef, Adapter, Adapters, App, AppEvent, Attachment, BoxFuture, Command,
     Config, Cx, DatabaseUrl, Decision, Durability, EntityEvent, EntityGap, Environment, Evaluator,
-    Event, EventBus, EventSink, Gap, Lagged, MiddlewareCx, Plugin, PostCx, Postgres, RankRequest,
-    Registrar, ResultFuture, Route, RoutesCx, Running, SigningSecret, StartupError, Subscription,
-    audit, event, http, openapi, operation, permission, resource, search, store, testing,
+    Event, EventBus, EventSink, Gap, Lagged, MiddlewareCx, MountedRoute, Plugin, PostCx, Postgres,
+    RankRequest, Registrar, ResultFuture, Route, RoutesCx, Running, SchemaCheck, SigningSecret,
+    StartupError, Subscription, audit, event, http, migrate, openapi, operation, permission,
+    resource, search, store, testing,
 };
 
 /// Route policies, as declarations hold them.
@@ -116,6 +119,9 @@ mod macro_docs {
         Projection: "projection",
         FieldEnum: "field_enum",
         Embedded: "embedded",
+        Computed: "computed",
         Roles: "roles",
+        Transform: "transform",
+        Migrations: "migrations",
     }
 }

@@ -3,7 +3,8 @@
 #[cfg(feature = "jwt")]
 pub use crate::JwtAuth;
 pub use crate::entity::{
-    Direction, Embedded, Entity, Field, FieldEnum, Json, ListQuery, Page, PageArgs, Param, Uuid,
+    Direction, Embedded, Entity, Field, FieldEnum, Json, ListQuery, OldRecord, Page, PageArgs,
+    Param, TransformError, Uuid,
 };
 #[cfg(feature = "server")]
 pub use crate::http::{Next, RouteCall, RouteGuard, require_role};
@@ -12,4 +13,6 @@ pub use crate::operation::{ChooserCall, CustomCall, MemoryCall, Records, SqlStor
 pub use crate::{Actor, Error, Operation, Package, Problem, Result, Roles, Timestamp};
 #[cfg(feature = "server")]
 pub use crate::{Adapter, Adapters, App, Config, Cx};
-pub use linchpin_macros::{Embedded, FieldEnum, entity, operation, package, projection, route};
+pub use linchpin_macros::{
+    Embedded, FieldEnum, computed, entity, operation, package, projection, route, transform,
+};

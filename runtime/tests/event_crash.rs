@@ -1,5 +1,5 @@
-//! Kills a program between commits and deliveries, again and again: every committed mutation is
-//! told, under one id, and nothing is told that did not happen.
+//! Kills a program between commits and deliveries, repeatedly: every committed change is delivered
+//! under one id, and no rolled-back one.
 //!
 //! The test runs itself as the program that is killed.
 #![cfg(feature = "sqlite")]
@@ -12,8 +12,9 @@ use std::process::{Command, Stdio};
 use std::sync::Mutex;
 use std::time::Duration;
 
+use linchpin::event::Batch;
 use linchpin::prelude::*;
-use linchpin::{BoxFuture, Cx, EntityEvent, EventSink};
+use linchpin::{BoxFuture, Cx, EventSink};
 
 #[cfg(feature = "postgres")]
 #[path = "support/postgres.rs"]
@@ -38,13 +39,13 @@ const LIFE: &str = "LINCHPIN_TEST_CRASH_LIFE";
 const DATABASE: &str = "LINCHPIN_TEST_CRASH_DATABASE";
 const ROUNDS: u64 = 8;
 
-/// Appends what it is told to a file: what was written is there after a kill.
+/// A sink that appends events to a file, which survives a kill.
 struct Log(Mutex<std::fs::File>);
 
 impl EventSink for Log {
-    fn publish<'a>(&'a self, events: &'a [EntityEvent]) -> BoxFuture<'a, linchpin::Result<()>> {
+    fn publish<'a>(&'a self, batch: &'a Batch) -> BoxFuture<'a, linchpin::Result<()>> {
         Box::pin(async move {
-            for event in events {
+            for event in batch {
                 // One write per line, so that a kill cuts none but the last.
                 let line = format!(
                     "{} {} {} {}\n",
@@ -80,7 +81,7 @@ async fn app(folder: &Path) -> linchpin::Running {
     app.start().await.unwrap()
 }
 
-/// The program: writes until it is killed, or only delivers what is left.
+/// The program: writes until it is killed, or only delivers the remaining events.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "the program that the other test runs and kills"]
 async fn program() {
@@ -113,7 +114,7 @@ async fn program() {
                             },
                         )
                         .await?;
-                    // Undone every time: must never be told.
+                    // Always rolled back, so it must never be delivered.
                     Err(linchpin::Error::not_found())
                 })
                 .await;
@@ -138,7 +139,7 @@ fn run(folder: &Path, database: &str, life: &str) -> std::process::Child {
 /// Delivered events with their ids, in the order of the first delivery.
 type Order = Vec<(String, String)>;
 
-/// Ids of the events, by what they tell; and their order.
+/// The ids of the events by content, and their order.
 fn told(folder: &Path) -> (BTreeMap<String, BTreeSet<String>>, Order) {
     let text = std::fs::read_to_string(folder.join("told")).unwrap_or_default();
     let mut by_fact: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
@@ -179,7 +180,7 @@ fn crash(database: &str, folder: &Path, stored: impl Fn() -> Vec<(String, i64)>)
         child.kill().unwrap();
         child.wait().unwrap();
     }
-    // One more that is killed while it delivers what is left.
+    // One more program that is killed while it delivers the rest.
     let mut child = run(folder, database, "deliver");
     std::thread::sleep(Duration::from_millis(40));
     child.kill().unwrap();

@@ -14,10 +14,12 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use linchpin::event::Batch;
 use linchpin::prelude::*;
 use linchpin::store::Store;
+use linchpin::store::create_tables;
 use linchpin::store::postgres::{PostgresOptions, PostgresStore};
-use linchpin::{BoxFuture, EntityEvent, EventSink, Postgres};
+use linchpin::{BoxFuture, EventSink, Postgres};
 use serde_json::json;
 
 use server::Server;
@@ -52,15 +54,15 @@ async fn no_event_is_lost_or_changed_when_the_server_crashes_under_load() {
     assert_eq!(told, stored, "what is told is what is stored");
 }
 
-/// Slugs that were told, by the id of the event.
+/// The slugs of delivered events, by the id of the event.
 type Told = Arc<Mutex<BTreeMap<String, BTreeSet<String>>>>;
 
 struct Log(Told);
 
 impl EventSink for Log {
-    fn publish<'a>(&'a self, events: &'a [EntityEvent]) -> BoxFuture<'a, linchpin::Result<()>> {
+    fn publish<'a>(&'a self, batch: &'a Batch) -> BoxFuture<'a, linchpin::Result<()>> {
         let mut told = self.0.lock().unwrap();
-        for event in events {
+        for event in batch {
             let slug = event.payload["slug"].as_str().unwrap().to_owned();
             told.entry(event.id.to_string()).or_default().insert(slug);
         }
@@ -68,8 +70,8 @@ impl EventSink for Log {
     }
 }
 
-/// Writes while the server crashes and comes back, twice; what is stored in the end. With a log,
-/// every write leaves an event.
+/// Writes while the server crashes and restarts twice; returns the stored slugs. With a log, every
+/// write emits an event.
 async fn crash(log: Option<Told>) -> BTreeSet<String> {
     let mut engine = tokio::task::spawn_blocking(database::Server::start)
         .await
@@ -129,7 +131,7 @@ async fn crash(log: Option<Told>) -> BTreeSet<String> {
             })
         })
         .collect();
-    // Each writer has written so many more.
+    // Waits until each writer has written this number of further records.
     let written = async |more: usize| {
         let before: Vec<usize> = done.iter().map(|n| n.load(Ordering::Relaxed)).collect();
         let end = std::time::Instant::now() + Duration::from_mins(1);
@@ -319,7 +321,7 @@ async fn connections(url: String) -> Result<(i64, i64), linchpin::Error> {
     let store = PostgresStore::open(options)?;
     let outcome = async {
         store.ready().await?;
-        store.install(&[]).await?;
+        create_tables(&store, &[]).await?;
         let sql = "SELECT count(*), count(*) FILTER (WHERE s.ssl) FROM pg_stat_ssl s JOIN pg_stat_activity a USING (pid) WHERE a.application_name = 'linchpin'";
         sqlx::query_as(sql).fetch_one(store.pool()).await.map_err(linchpin::Error::internal)
     }
@@ -367,7 +369,7 @@ async fn connections_are_encrypted_as_the_url_says() {
             "{mode}: {encrypted} of {all}"
         );
     }
-    // Nobody vouches for this authority; and the certificate is not for that name.
+    // The authority is unknown, and the certificate has another name.
     assert!(connections(url("verify-full")).await.is_err());
     assert!(
         connections(url(&rooted).replace("127.0.0.1", "localhost"))
@@ -387,7 +389,7 @@ async fn a_server_that_is_not_there_is_a_start_up_error_without_the_password() {
     let mut options = PostgresOptions::new(format!("postgres://u:hush@127.0.0.1:{port}/db"));
     options.connect_timeout = Duration::from_secs(1);
     let store = PostgresStore::open(options).unwrap();
-    let error = store.install(&[]).await.unwrap_err();
+    let error = create_tables(&store, &[]).await.unwrap_err();
     assert_eq!(error.code(), linchpin::Code::Unavailable);
     assert!(!format!("{error:?}").contains("hush"), "{error:?}");
     store.close().await;
@@ -481,10 +483,9 @@ async fn what_stands_in_the_way_is_said_at_the_start() {
         .unwrap();
 }
 
-/// A table under an earlier name is not passed over: an empty one beside it would look like lost
-/// records.
+/// A table under an earlier name is reported: an empty new table would look like lost records.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_table_of_an_earlier_name_is_a_difference() {
+async fn a_table_of_an_earlier_name_is_a_table_of_the_app() {
     let engine = tokio::task::spawn_blocking(database::Server::start)
         .await
         .unwrap();
@@ -509,7 +510,7 @@ async fn a_table_of_an_earlier_name_is_a_difference() {
             .unwrap_or_default()
     );
     assert!(
-        text.contains("table renameds: missing, but ancient, its earlier name, is there"),
+        text.contains("tables of this app but no ledger of migrations: `ancient`"),
         "{text}"
     );
     database::execute(&url, "DROP TABLE ancient").unwrap();
@@ -598,8 +599,8 @@ async fn an_app_makes_no_more_connections_than_it_may() {
         "{open} connections"
     );
     running.stop().await.unwrap();
-    // The server's process of a closed connection goes on its own, so the last ones may still be
-    // seen for a moment.
+    // The server process of a closed connection ends asynchronously, so the last ones may still be
+    // listed for a moment.
     for left in (0..100).rev() {
         let open: usize = database::rows(&url, count, |n, _| n.parse().unwrap())[0];
         assert!(open == 0 || left > 0, "{open} connections are left behind");

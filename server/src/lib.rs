@@ -9,6 +9,7 @@ mod clock;
 mod cx;
 pub mod event;
 pub mod http;
+mod lease;
 pub mod openapi;
 pub mod operation;
 pub mod permission;
@@ -22,8 +23,8 @@ pub mod testing;
 pub mod __private;
 
 pub use app::{
-    App, Command, Config, Durability, Environment, MiddlewareCx, Plugin, PostCx, Postgres,
-    Registrar, Route, RoutesCx, Running, SigningSecret,
+    App, Command, Config, Durability, Environment, MiddlewareCx, MountedRoute, Plugin, PostCx,
+    Postgres, Registrar, Route, RoutesCx, Running, SigningSecret,
 };
 /// The axum version for handlers of `#[route]` and routers of plugins, so that versions always
 /// agree.
@@ -41,6 +42,8 @@ pub use linchpin_core::{
 };
 pub use linchpin_core::{Attachment, BoxFuture, EntityGap, Gap, StartupError};
 pub(crate) use linchpin_core::{json, suggest};
+pub use linchpin_migrate as migrate;
+pub use linchpin_migrate::SchemaCheck;
 pub use permission::{AccessRequest, Decision, Evaluator, RankRequest};
 pub use resource::{Adapter, Adapters, ResultFuture};
 

@@ -394,7 +394,7 @@ pub const fn expect_kept(entity: &EntityDesc, name: &str, of: &EntityDesc, held:
         refuse(
             entity,
             name,
-            " is a tenant's, and what it counts is nobody's\nhelp: `tenant(..)` on what it counts, or a `belongs_to` of the key with on_delete",
+            " has a tenant, and the counted records have none\nhelp: `tenant(..)` on the counted entity, or a `belongs_to` of the key with on_delete",
         );
     }
     if !entity.scope.is_empty() || entity.visible.is_some() || !entity.gates.is_empty() {

@@ -1,9 +1,9 @@
-//! What editors offer where an option or a kind is written. rustc meets none of it.
+//! Names that editors complete in option lists and kinds. Compiled code does not use them.
 
 #![allow(unexpected_cfgs)] // rust-analyzer sets its own
 
-/// Words of a declaration where an editor knows what they are: fields as members of a record,
-/// options as names in a module below.
+/// Tells editors the meaning of the words in a declaration: fields are members of a record, options
+/// are names in a module below.
 #[cfg(rust_analyzer)]
 #[doc(hidden)]
 #[macro_export]
@@ -59,7 +59,7 @@ pub mod entity {
         version
         /// `check = path`: a rule over the whole record
         check
-        /// `rename_from = "old_posts"`
+        /// `rename_from = "old_posts"`, `["newer", "older"]`
         rename_from
         /// `stores(sqlite, memory)`
         stores
@@ -123,8 +123,10 @@ pub mod field {
         on_update
         /// `column = "a"`
         column
-        /// `rename_from = "b"`
+        /// `rename_from = "b"`, `["newer", "older"]`
         rename_from
+        /// `transform = path`: the function that migrations run
+        transform
         /// `length = 1..=200`
         length
         /// `range = 0..`

@@ -6,7 +6,7 @@ use crate::{Timestamp, Value};
 
 /// A value that has the type of a field.
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` is no value of the field `{F}`, which holds `{T}`",
+    message = "`{Self}` is not a value of the field `{F}`, which holds `{T}`",
     label = "`{F}` holds `{T}`",
     note = "a filter, a default and a binding name a value of the field's own type"
 )]
@@ -33,7 +33,7 @@ impl<T, F> Fits<Option<T>, F> for T {
 
 /// A value for a field that is declared as an `Option`, without `Some`.
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` is no value of the field `{F}`, which holds `{T}`",
+    message = "`{Self}` is not a value of the field `{F}`, which holds `{T}`",
     label = "`{F}` holds `{T}`",
     note = "a filter, a default and a binding name a value that is there, without `Some`"
 )]

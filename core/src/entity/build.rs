@@ -2,7 +2,7 @@
 
 use super::{
     Bound, ComputedDesc, DefaultDesc, EntityDesc, FieldDesc, Flags, Pagination, Paging, Rules,
-    SourceLine,
+    SourceLine, TransformDesc,
 };
 use crate::Value;
 use crate::policy::PolicyDesc;
@@ -47,7 +47,7 @@ impl EntityDesc {
             routes: [PolicyDesc::INHERIT; 5],
             mounts: RouteSpec::CRUD,
             stores: &[],
-            rename_from: None,
+            rename_from: &[],
             at: SourceLine { file: "", line: 1 },
             poisoned: false,
         }
@@ -107,11 +107,20 @@ impl FieldDesc {
         Self { rules, ..self }
     }
 
-    /// Sets an earlier name.
+    /// Sets the earlier names.
     #[must_use]
-    pub const fn rename_from(self, old: &'static str) -> Self {
+    pub const fn rename_from(self, old: &'static [&'static str]) -> Self {
         Self {
-            rename_from: Some(old),
+            rename_from: old,
+            ..self
+        }
+    }
+
+    /// Sets the function of migrations.
+    #[must_use]
+    pub const fn transform(self, transform: &'static TransformDesc) -> Self {
+        Self {
+            transform: Some(transform),
             ..self
         }
     }

@@ -3,7 +3,9 @@
 //!
 //! `#[entity]` writes them; the runtime and the checks read them. All are plain statics.
 
-use super::{Action, Gate, Kind, Paging, Relation, Scope, SoftDelete, Summary, Tenant, Ttl};
+use super::{
+    Action, Gate, Kind, Paging, Relation, Scope, SoftDelete, Summary, Tenant, TransformDesc, Ttl,
+};
 use crate::filter::{CtxPath, FilterSpec};
 use crate::policy::PolicyDesc;
 use crate::route::RouteSpec;
@@ -77,9 +79,9 @@ pub struct EntityDesc {
     pub mounts: [RouteSpec; 5],
     /// The stores that the entity names. Empty means any configured store.
     pub stores: &'static [&'static str],
-    /// An earlier storage name. It renames nothing: stores mention it when they report a different
-    /// schema, and it is kept for migrations.
-    pub rename_from: Option<&'static str>,
+    /// The earlier storage names, newest first. They are for migrations. Stores also mention them
+    /// when they report a different schema.
+    pub rename_from: &'static [&'static str],
     /// The source location of the declaration.
     pub at: SourceLine,
     /// Whether the declaration has an error that is already reported. Declarations that name the
@@ -156,8 +158,14 @@ pub struct FieldDesc {
     pub flags: Flags,
     /// The constraints on values.
     pub rules: &'static Rules,
-    /// An earlier name. It is kept for migrations and is not used at run time.
-    pub rename_from: Option<&'static str>,
+    /// The earlier names, newest first. They are for migrations and are not used at run time.
+    pub rename_from: &'static [&'static str],
+    /// The function that a migration runs for the field: it converts old values, or fills the
+    /// field.
+    pub transform: Option<&'static TransformDesc>,
+    /// The line of the declaration in the file of [`EntityDesc::at`]; 0 if the field is generated
+    /// or is a member of an item.
+    pub line: u32,
     /// Checks whether a value can be read as the field's Rust type. For types with more constraints
     /// than their kind: `Json<T>` and items.
     pub reads: Option<fn(ValueRef<'_>) -> bool>,
@@ -168,6 +176,11 @@ pub struct FieldDesc {
 /// How a field is computed from the rest of its record.
 #[derive(Debug, Clone, Copy)]
 pub struct ComputedDesc {
+    /// The function as the field names it: `keys::slug_key`.
+    pub name: &'static str,
+    /// The SHA-256 digest of the function's tokens, as 64 lower-case hexadecimal digits. Empty if
+    /// the function has no `#[computed]`: then a migration cannot see that the function changes.
+    pub body: &'static str,
     /// Computes the value. The computed fields of the record are blank during the call.
     pub value: fn(&dyn Row) -> Result<Value, DecodeError>,
     /// The placeholder while the value is computed.
@@ -196,7 +209,9 @@ impl FieldDesc {
             default: DefaultDesc::None,
             flags: Flags::NONE,
             rules: &Rules::NONE,
-            rename_from: None,
+            rename_from: &[],
+            transform: None,
+            line: 0,
             reads: None,
             computed: None,
         }
@@ -210,7 +225,7 @@ impl FieldDesc {
     /// The field name for error messages. Empty if the field is private, because clients must not
     /// learn of it.
     #[doc(hidden)]
-    pub const fn told(&self) -> &'static str {
+    pub const fn name_in_errors(&self) -> &'static str {
         if self.flags.has(Flags::PRIVATE) {
             ""
         } else {

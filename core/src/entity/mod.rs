@@ -9,6 +9,7 @@ pub mod page;
 mod position;
 mod relation;
 mod summary;
+mod transform;
 mod typed;
 mod visibility;
 
@@ -26,5 +27,9 @@ pub use page::{Direction, ListQuery, Page, PageArgs, Paging, Upserted};
 pub use position::{ItemAt, ItemPatchAt, TypeAt, ValueAt};
 pub use relation::{Link, Many, OnDelete, One, Relation};
 pub use summary::{Least, Summary};
+pub use transform::{
+    EnumText, OldRecord, OldValue, TransformDesc, TransformError, TransformFn, TransformFrom,
+    TransformInput, TransformType,
+};
 pub use typed::{Entity, EntityParts, Input, OfRecords, Param, Projection, ProjectionParts};
 pub use visibility::{Action, Gate, Scope, ScopeFrom, SoftDelete, Tenant, Ttl};

@@ -121,7 +121,7 @@ impl Paging {
                 "page",
                 "range",
                 format!(
-                    "numbers reach the first {} records: go on by cursor",
+                    "page numbers cover the first {} records; continue with `cursor`",
                     Self::REACH
                 ),
             )),

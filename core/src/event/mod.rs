@@ -1,15 +1,21 @@
 //! Events of committed changes, and how a statement records them.
 //!
-//! A statement that changes records has a [`Recording`]. The store fills it from the changed rows
-//! and writes its [entries](Entry) in the same transaction.
+//! A statement that changes records has a [`Recording`]. The store fills it from the changed rows.
+//! It writes the [entries](Entry) of a commit as one row of its outbox, in the same transaction,
+//! and hands them over after the commit.
 
+mod payload;
 mod record;
+mod stored;
 
 use std::borrow::Cow;
 
+use crate::entity::{EntityDesc, FieldSet};
 use crate::{Timestamp, Uuid};
 
-pub use record::{Entry, Name, Recording, RouteEvent};
+pub use payload::Payload;
+pub use record::{Audience, Name, Recording, RouteEvent};
+pub use stored::{Entry, OutboxRow, StoredText};
 
 /// A committed mutation.
 #[derive(Clone, Debug, PartialEq)]
@@ -24,13 +30,19 @@ pub struct EntityEvent {
     pub route: Cow<'static, str>,
     /// The key of the record; `None` if the event is about many records.
     pub record_id: Option<String>,
-    /// The data that clients may read: the record's readable fields, or `{ "count": n }`.
-    pub payload: serde_json::Value,
-    /// The record before the change; only for removed records. It never leaves the server.
-    pub before: Option<serde_json::Value>,
-    /// The record after the change; `None` if it was removed, or if the event is about many
+    /// The data that clients may read: the record's readable fields, or `{ "count": n }`. Null if
+    /// the data is larger than 64 KiB; then `payload_ref` names the record.
+    pub payload: Payload,
+    /// The record to read instead of a payload of more than 64 KiB.
+    pub payload_ref: Option<RecordRef>,
+    /// The record before the change. For a removed record it has the members of `after`. For an
+    /// update it has the fields that conditions of consumers read (`EventSink::reads`), and only if
+    /// the statement touched one of them. It never leaves the server.
+    pub before: Option<Payload>,
+    /// The record after the change: the payload, and the other fields that conditions of consumers
+    /// read (`EventSink::reads`). `None` if the record was removed, or if the event is about many
     /// records. It never leaves the server.
-    pub after: Option<serde_json::Value>,
+    pub after: Option<Payload>,
     /// The actor of the call.
     pub actor: ActorRef,
     /// The tenant of the record.
@@ -53,6 +65,15 @@ impl EntityEvent {
     }
 }
 
+/// A record that a consumer reads by its key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RecordRef {
+    /// The storage name of the entity.
+    pub entity: Cow<'static, str>,
+    /// The key of the record.
+    pub id: String,
+}
+
 /// The actor of an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ActorRef {
@@ -60,4 +81,22 @@ pub struct ActorRef {
     pub kind: String,
     /// `None` for anonymous callers and the application.
     pub id: Option<String>,
+}
+
+/// The fields of an entity that decide who may see its records: tenant, scopes, deletion, expiry,
+/// gates, and the fields of `visible` and `action` conditions.
+///
+/// A consumer that decides who may hear of a record returns them from `EventSink::reads`.
+pub fn guard_fields(desc: &EntityDesc) -> FieldSet {
+    let scopes = desc.tenant.map(|tenant| tenant.field).into_iter();
+    let scopes = scopes.chain(desc.scope.iter().map(|scope| scope.field));
+    let lifetime = desc.soft_delete.map(|mark| mark.field()).into_iter();
+    let lifetime = lifetime.chain(desc.ttl.map(|ttl| ttl.field));
+    let gates = desc.gates.iter().map(|gate| gate.field);
+    let named: FieldSet = scopes.chain(lifetime).chain(gates).collect();
+    let conditions = desc
+        .visible
+        .iter()
+        .chain(desc.actions.iter().map(|action| &action.filter));
+    conditions.fold(named, |all, filter| all.or(filter.fields()))
 }

@@ -3,18 +3,19 @@
 //! The runtime creates a recording. The store fills it and writes it in the transaction.
 
 use std::borrow::Cow;
+use std::ops::Range;
 use std::sync::Arc;
 
-use serde_json::value::RawValue;
-
-use super::{ActorRef, EntityEvent};
+use super::{ActorRef, EntityEvent, Entry, Payload, RecordRef};
 use crate::entity::EntityDesc;
 use crate::json::{write_str, write_value};
 use crate::store::{Plan, Projection, Row};
-use crate::{Error, Result, Timestamp, Uuid, ValueRef};
+use crate::{Timestamp, Uuid, Value, ValueRef};
 
 /// The maximum number of keys in one event about many records.
 const KEYS: usize = 500;
+/// The maximum number of bytes of a payload. A larger one is replaced by a reference.
+const PAYLOAD: usize = 64 << 10;
 
 /// The events of one route: names, payload and audience.
 #[derive(Debug)]
@@ -27,8 +28,10 @@ pub struct RouteEvent {
     pub name: Name,
     /// The fields that clients receive.
     pub payload: Projection,
-    /// The fields that consumers in the server receive; `None` if they are the same.
-    pub state: Option<Projection>,
+    /// The fields beyond the payload that conditions of consumers read; `None` if there are none.
+    pub beyond: Option<Projection>,
+    /// All fields that conditions of consumers read; `None` if there are none.
+    pub read: Option<Projection>,
     /// Whether one event for all records replaces one event per record. It contains the number of
     /// records.
     pub counts: bool,
@@ -60,6 +63,15 @@ pub enum Name {
     },
 }
 
+/// The audience of the events of a statement.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Audience {
+    /// Whether a consumer needs the keys of events about many records.
+    pub listed: bool,
+    /// Whether a consumer needs the events after a crash, so that the outbox stores them.
+    pub stored: bool,
+}
+
 /// The events that one statement records.
 #[derive(Clone, Debug)]
 pub struct Recording {
@@ -69,11 +81,14 @@ pub struct Recording {
     tenant: Option<String>,
     request: String,
     at: Timestamp,
+    stored: bool,
     inserts: bool,
     removes: bool,
     records: Vec<Recorded>,
     /// The keys for an event about many records; `None` if no consumer needs them.
     keys: Option<Vec<String>>,
+    /// Keys of records, sorted, and the fields that conditions read as they were before.
+    before: Vec<(String, Vec<u8>)>,
     /// The id of the first event; `None` if the events are internal.
     pub first: Option<Uuid>,
 }
@@ -84,48 +99,36 @@ struct Recorded {
     key: String,
     version: Option<i64>,
     tenant: Option<String>,
-    payload: Vec<u8>,
+    /// The payload, and then the fields beyond it.
+    data: Vec<u8>,
+    /// The length of the payload.
+    payload: usize,
+    /// The state of a record whose payload is too large.
     state: Option<Vec<u8>>,
 }
 
-/// An event in the form in which a store writes it: a row of `linchpin_outbox`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
-    /// Unique, and ascending within a process.
-    pub id: Uuid,
-    /// The storage name of the entity.
-    pub entity: Cow<'static, str>,
-    /// The key of the record.
-    pub record: Option<String>,
-    /// The time of the call.
-    pub at: Timestamp,
-    /// All other data, as JSON.
-    pub event: String,
-}
-
 impl Recording {
-    /// Creates an empty recording. `listed` is true if a consumer needs the keys of events about
-    /// many records.
+    /// Creates an empty recording for a call of `actor`, who has a tenant.
     pub fn new(
         route: Arc<RouteEvent>,
-        actor: ActorRef,
-        tenant: Option<String>,
+        (actor, tenant): (ActorRef, Option<String>),
         request: &str,
         at: Timestamp,
-        listed: bool,
+        audience: Audience,
     ) -> Self {
-        let (request, records) = (request.to_owned(), Vec::new());
-        let keys = (listed && route.counts).then(Vec::new);
+        let keys = (audience.listed && route.counts).then(Vec::new);
         Self {
             route,
             actor,
             tenant,
-            request,
+            request: request.to_owned(),
             at,
+            stored: audience.stored,
             inserts: false,
             removes: false,
-            records,
+            records: Vec::new(),
             keys,
+            before: Vec::new(),
             first: None,
         }
     }
@@ -143,27 +146,33 @@ impl Recording {
         self.route.counts && self.keys.is_none()
     }
 
+    /// Keeps the fields that conditions of consumers read, of records as they are before the
+    /// statement.
+    #[doc(hidden)]
+    pub fn witness(&mut self, before: &[Box<[Value]>]) {
+        let (Some(read), false) = (&self.route.read, self.route.counts) else {
+            return;
+        };
+        let primary = self.route.entity.primary;
+        let kept = before.iter().map(|record| {
+            let mut out = Vec::with_capacity(64);
+            read.write(&**record, &mut out);
+            (key_of(record[primary].as_ref()), out)
+        });
+        self.before = kept.collect();
+        self.before.sort_unstable();
+    }
+
     /// Adds a record that the statement wrote or removed.
     #[doc(hidden)]
     pub fn take<R: Row + ?Sized>(&mut self, row: &R) {
         let entity = self.route.entity;
-        let key = || match row.value(entity.primary) {
-            ValueRef::Text(text) => text.to_owned(),
-            ValueRef::Int(key) => key.to_string(),
-            _ => String::new(),
-        };
         if self.route.counts {
             if let Some(keys) = &mut self.keys {
-                keys.push(key());
+                keys.push(key_of(row.value(entity.primary)));
             }
             return;
         }
-        let json = |projection: &Projection| {
-            let mut out = Vec::with_capacity(256);
-            projection.write(row, &mut out);
-            out
-        };
-        let key = key();
         let version = entity
             .version
             .and_then(|version| match row.value(version.field) {
@@ -178,14 +187,26 @@ impl Recording {
                 ValueRef::Int(tenant) => Some(tenant.to_string()),
                 _ => None,
             });
-        let (payload, state) = (
-            json(&self.route.payload),
-            self.route.state.as_ref().map(json),
-        );
+        let mut data = Vec::with_capacity(512);
+        self.route.payload.write(row, &mut data);
+        let (mut payload, mut state) = (data.len(), None);
+        if payload > PAYLOAD {
+            data = b"null".to_vec();
+            payload = data.len();
+            let mut out = Vec::new();
+            match &self.route.read {
+                Some(read) => read.write(row, &mut out),
+                None => out.extend_from_slice(b"{}"),
+            }
+            state = Some(out);
+        } else if let Some(beyond) = &self.route.beyond {
+            beyond.write(row, &mut data);
+        }
         self.records.push(Recorded {
-            key,
+            key: key_of(row.value(entity.primary)),
             version,
             tenant,
+            data,
             payload,
             state,
         });
@@ -198,177 +219,211 @@ impl Recording {
         let mut entries = Vec::with_capacity(self.records.len().max(1));
         if self.route.counts {
             if count > 0 {
-                let payload = format!("{{\"count\":{count}}}").into_bytes();
                 let keys = self.keys.take().unwrap_or_default();
                 let (first, further) = keys.split_at(keys.len().min(KEYS));
-                entries.push(self.entry(None, &payload, created, first, self.route.internal));
+                entries.push(self.of_many(count, created, first, self.route.internal));
                 for keys in further.chunks(KEYS) {
-                    entries.push(self.entry(None, &payload, created, keys, true));
+                    entries.push(self.of_many(count, created, keys, true));
                 }
             }
         } else {
             for record in std::mem::take(&mut self.records) {
-                entries.push(self.entry(
-                    Some(&record),
-                    &record.payload,
-                    created,
-                    &[],
-                    self.route.internal,
-                ));
+                entries.push(self.of_one(record, created));
             }
         }
         self.first = entries
             .first()
             .filter(|_| !self.route.internal)
-            .map(|entry| entry.id.clone());
+            .map(|entry| entry.event.id.clone());
         entries
     }
 
-    fn entry(
-        &self,
-        record: Option<&Recorded>,
-        payload: &[u8],
-        created: bool,
-        keys: &[String],
-        internal: bool,
-    ) -> Entry {
+    /// An event without payload.
+    fn event(&self, created: bool) -> EntityEvent {
         let route = &self.route;
         let name = match &route.name {
             Name::Of(name) => name,
             Name::Upsert { created: name, .. } if created || self.inserts => name,
             Name::Upsert { updated, .. } => updated,
         };
-        let state = record.and_then(|r| r.state.as_deref());
-        let mut out = Vec::with_capacity(payload.len() + state.map_or(0, <[u8]>::len) + 256);
+        EntityEvent {
+            id: Uuid::new_v7(),
+            name: name.clone(),
+            entity: Cow::Borrowed(route.entity.storage_name),
+            route: Cow::Borrowed(route.route),
+            record_id: None,
+            payload: Payload::null(),
+            payload_ref: None,
+            before: None,
+            after: None,
+            actor: self.actor.clone(),
+            tenant_id: self.tenant.clone(),
+            request_id: self.request.clone(),
+            at: self.at,
+            version: None,
+            keys: Vec::new(),
+        }
+    }
+
+    fn of_many(&self, count: usize, created: bool, keys: &[String], internal: bool) -> Entry {
+        let mut event = self.event(created);
+        event.keys = keys.to_vec();
+        let data = format!("{{\"count\":{count}}}").into_bytes();
+        let parts = Parts {
+            payload: data.len(),
+            internal,
+            ..Parts::default()
+        };
+        let (text, at, _) = self.text(&event, data, &parts);
+        event.payload = Payload::within(&text, at, None);
+        self.finish(event, text, internal)
+    }
+
+    fn of_one(&self, record: Recorded, created: bool) -> Entry {
+        let mut event = self.event(created);
+        if self.route.entity.tenant.is_some() {
+            event.tenant_id = record.tenant;
+        }
+        event.version = record.version;
+        if record.state.is_some() {
+            event.payload_ref = Some(RecordRef {
+                entity: event.entity.clone(),
+                id: record.key.clone(),
+            });
+        }
+        let known = |key: &str| {
+            self.before
+                .binary_search_by(|(known, _)| known.as_str().cmp(key))
+        };
+        let before = (!self.removes)
+            .then(|| known(&record.key).ok())
+            .flatten()
+            .map(|at| self.before[at].1.as_slice());
+        event.record_id = Some(record.key);
+        let parts = Parts {
+            payload: record.payload,
+            of: Some(if self.removes { "before" } else { "after" }),
+            state: record.state.as_deref(),
+            before,
+            internal: self.route.internal,
+        };
+        let (text, at, beyond) = self.text(&event, record.data, &parts);
+        event.payload = Payload::within(&text, at.clone(), None);
+        let state = match (&record.state, beyond) {
+            (Some(state), _) => Payload::of(&String::from_utf8_lossy(state)),
+            (None, None) => event.payload.clone(),
+            (None, beyond) => Payload::within(&text, at, beyond),
+        };
+        if self.removes {
+            event.before = Some(state);
+        } else {
+            event.before = before.map(|json| Payload::of(&String::from_utf8_lossy(json)));
+            event.after = Some(state);
+        }
+        self.finish(event, text, self.route.internal)
+    }
+
+    fn finish(&self, event: EntityEvent, text: Arc<str>, internal: bool) -> Entry {
+        Entry {
+            event: Arc::new(event),
+            internal,
+            stored: self.stored,
+            text,
+        }
+    }
+
+    /// The text that the payload shares, and the places of the payload and of the fields beyond it.
+    fn text(
+        &self,
+        event: &EntityEvent,
+        data: Vec<u8>,
+        parts: &Parts<'_>,
+    ) -> (Arc<str>, Range<usize>, Option<Range<usize>>) {
+        let (text, at, beyond) = if self.stored {
+            parts.stored(event, &data)
+        } else {
+            let end = data.len();
+            (data, 0..parts.payload, Some(parts.payload..end))
+        };
+        // All parts are UTF-8: strings, and JSON written from strings.
+        let text = Arc::from(String::from_utf8(text).unwrap_or_default());
+        (text, at, beyond.filter(|beyond| !beyond.is_empty()))
+    }
+}
+
+/// The key of a record as text.
+fn key_of(value: ValueRef<'_>) -> String {
+    match value {
+        ValueRef::Text(text) => text.to_owned(),
+        ValueRef::Int(key) => key.to_string(),
+        _ => String::new(),
+    }
+}
+
+/// The parts of the JSON of an event that are not in the event.
+#[derive(Default)]
+struct Parts<'a> {
+    /// The length of the payload. The fields beyond it follow.
+    payload: usize,
+    of: Option<&'static str>,
+    state: Option<&'a [u8]>,
+    before: Option<&'a [u8]>,
+    internal: bool,
+}
+
+impl Parts<'_> {
+    /// The JSON of an event for the outbox, and the places of the payload and of the fields beyond
+    /// it.
+    fn stored(
+        &self,
+        event: &EntityEvent,
+        data: &[u8],
+    ) -> (Vec<u8>, Range<usize>, Option<Range<usize>>) {
+        let mut out = Vec::with_capacity(data.len() + 384);
         let mut text = |key: &[u8], value: Option<&str>| {
             if let Some(value) = value {
                 out.extend_from_slice(key);
                 write_str(value, &mut out);
             }
         };
-        text(b"{\"name\":", Some(name));
-        text(b",\"route\":", Some(route.route));
-        text(b",\"actor\":", Some(&self.actor.kind));
-        text(b",\"actorId\":", self.actor.id.as_deref());
-        // Use the record's tenant if the entity has a tenant field, else the actor's tenant.
-        let tenant = match record {
-            Some(record) if route.entity.tenant.is_some() => record.tenant.as_deref(),
-            _ => self.tenant.as_deref(),
-        };
-        text(b",\"tenant\":", tenant);
-        text(b",\"request\":", Some(&self.request));
-        if record.is_some() {
-            text(
-                b",\"of\":",
-                Some(if self.removes { "before" } else { "after" }),
-            );
-        }
-        if let Some(version) = record.and_then(|r| r.version) {
+        text(b"{\"id\":", Some(event.id.as_str()));
+        text(b",\"entity\":", Some(&event.entity));
+        text(b",\"record\":", event.record_id.as_deref());
+        text(b",\"name\":", Some(&event.name));
+        text(b",\"route\":", Some(&event.route));
+        text(b",\"actor\":", Some(&event.actor.kind));
+        text(b",\"actorId\":", event.actor.id.as_deref());
+        text(b",\"tenant\":", event.tenant_id.as_deref());
+        text(b",\"request\":", Some(&event.request_id));
+        text(b",\"of\":", self.of);
+        out.extend_from_slice(b",\"at\":");
+        write_value(ValueRef::Int(event.at.millis()), &mut out);
+        if let Some(version) = event.version {
             out.extend_from_slice(b",\"version\":");
             write_value(ValueRef::Int(version), &mut out);
         }
-        if let Some(state) = state {
-            out.extend_from_slice(b",\"state\":");
-            out.extend_from_slice(state);
-        }
-        if internal {
-            out.extend_from_slice(b",\"internal\":true");
-        }
-        for (n, key) in keys.iter().enumerate() {
+        for (n, key) in event.keys.iter().enumerate() {
             out.extend_from_slice(if n == 0 { b",\"keys\":[" } else { b"," });
             write_str(key, &mut out);
         }
-        if !keys.is_empty() {
+        if !event.keys.is_empty() {
             out.push(b']');
         }
-        out.extend_from_slice(b",\"payload\":");
-        out.extend_from_slice(payload);
-        out.push(b'}');
-        Entry {
-            id: Uuid::new_v7(),
-            entity: Cow::Borrowed(route.entity.storage_name),
-            record: record.map(|r| r.key.clone()),
-            at: self.at,
-            // All parts are UTF-8: strings, and JSON written from strings.
-            event: String::from_utf8(out).unwrap_or_default(),
-        }
-    }
-}
-
-/// The JSON of an [`Entry`].
-#[derive(serde::Deserialize)]
-struct Stored<'a> {
-    name: String,
-    route: String,
-    actor: String,
-    #[serde(rename = "actorId", default)]
-    actor_id: Option<String>,
-    #[serde(default)]
-    tenant: Option<String>,
-    request: String,
-    #[serde(default)]
-    of: Option<String>,
-    #[serde(default)]
-    version: Option<i64>,
-    #[serde(default)]
-    internal: bool,
-    #[serde(default)]
-    keys: Vec<String>,
-    #[serde(borrow, default)]
-    state: Option<&'a RawValue>,
-    #[serde(borrow)]
-    payload: &'a RawValue,
-}
-
-impl Entry {
-    /// Returns the event, and whether it is internal (only for consumers that need every record).
-    ///
-    /// # Errors
-    /// If the JSON is invalid, because another program wrote to the outbox.
-    #[doc(hidden)]
-    pub fn decode(self) -> Result<(EntityEvent, bool)> {
-        let read = |text: &str| {
-            let stored: Stored<'_> = serde_json::from_str(text)?;
-            let payload: serde_json::Value = serde_json::from_str(stored.payload.get())?;
-            let (mut before, mut after) = (None, None);
-            if let Some(of) = &stored.of {
-                let state = stored
-                    .state
-                    .map(|state| serde_json::from_str(state.get()))
-                    .transpose()?;
-                let place = if of == "before" {
-                    &mut before
-                } else {
-                    &mut after
-                };
-                *place = Some(state.unwrap_or_else(|| payload.clone()));
-            }
-            let event = EntityEvent {
-                id: self.id.clone(),
-                name: stored.name,
-                entity: self.entity.clone(),
-                route: Cow::Owned(stored.route),
-                record_id: self.record.clone(),
-                payload,
-                before,
-                after,
-                actor: ActorRef {
-                    kind: stored.actor,
-                    id: stored.actor_id,
-                },
-                tenant_id: stored.tenant,
-                request_id: stored.request,
-                at: self.at,
-                version: stored.version,
-                keys: stored.keys,
-            };
-            Ok((event, stored.internal))
+        let mut json = |key: &[u8], value: Option<&[u8]>| {
+            let value = value.filter(|value| !value.is_empty())?;
+            out.extend_from_slice(key);
+            let from = out.len();
+            out.extend_from_slice(value);
+            Some(from..out.len())
         };
-        read(&self.event).map_err(|e: serde_json::Error| {
-            Error::internal(format!(
-                "the event {} cannot be read: {e}; something else has written to the outbox",
-                self.id
-            ))
-        })
+        let yes = |flag: bool| flag.then_some(&b"true"[..]);
+        json(b",\"internal\":", yes(self.internal));
+        json(b",\"ref\":", yes(event.payload_ref.is_some()));
+        json(b",\"state\":", self.state);
+        json(b",\"before\":", self.before);
+        let beyond = json(b",\"beyond\":", Some(&data[self.payload..]));
+        let at = json(b",\"payload\":", Some(&data[..self.payload])).unwrap_or_default();
+        out.push(b'}');
+        (out, at, beyond)
     }
 }

@@ -118,7 +118,7 @@ impl Others for Nobody {
     }
 }
 
-/// [`matches`] with access to other records.
+/// [`matches()`] with access to other records.
 pub fn matches_among(
     filter: &Filter,
     row: &(impl Row + ?Sized),

@@ -198,6 +198,16 @@ pub trait StoreProvider: Send + Sync + 'static {
         None
     }
 
+    /// Returns the schema of the database without opening the store, for commands that only read
+    /// it or change it; `None` if the store has none, which is the default. It opens nothing yet.
+    ///
+    /// # Errors
+    /// The reason, without a password.
+    fn schema(&self, url: &DatabaseUrl) -> Result<Option<Arc<dyn crate::schema::SchemaStore>>> {
+        let _ = url;
+        Ok(None)
+    }
+
     /// Opens the store. It runs in a tokio runtime, once per start, after all checks.
     ///
     /// # Errors

@@ -6,17 +6,20 @@
 //! kind of store.
 
 mod assign;
+mod create;
 mod custom;
+mod custom_sql;
 pub mod evaluate;
 mod items;
 mod kind;
+mod names;
+mod numbers;
 mod outbox;
 mod plan;
 mod rows;
 mod sql;
 mod transaction;
 mod url;
-mod words;
 
 use std::any::Any;
 use std::future::Future;
@@ -26,9 +29,13 @@ use std::task::{Context, Poll};
 
 pub use crate::{indexed, layout};
 pub use assign::{assign, fixed};
+pub use create::create_tables;
 pub use custom::{CustomStore, SqlStore};
+pub use custom_sql::CustomSql;
 pub use kind::{StoreKind, StoreProvider};
-pub use outbox::Outbox;
+pub use names::{Filler, Names, RefreshNames, TableNames};
+pub use numbers::Numbers;
+pub use outbox::{Committed, Outbox, Parked, Waiting};
 pub use plan::{
     After, Assign, AssignValue, Compute, Figure, Function, Group, Order, Pick, Plan, Truncate,
     aggregate_kinds,
@@ -37,7 +44,6 @@ pub use rows::{Note, Notes, Projection, Row, Rows};
 pub use sql::{SqlAnswer, SqlColumns, SqlDriver, SqlQuery, SqlRow, SqlSession, SqlTransaction};
 pub use transaction::{Patience, Transaction};
 pub use url::DatabaseUrl;
-pub use words::Words;
 
 use crate::entity::EntityDesc;
 use crate::{Result, Value};
@@ -178,14 +184,27 @@ pub trait Store: Send + Sync + 'static {
         None
     }
 
-    /// Creates missing tables and compares existing ones with the declaration.
+    /// Returns the schema of the database: start-up compares it with the declarations and creates
+    /// an empty one, and migrations change it. `None`, which is the default, is for a store that
+    /// keeps no tables; it makes room for an entity when a statement needs it.
+    fn schema(&self) -> Option<&dyn crate::schema::SchemaStore> {
+        None
+    }
+
+    /// Sets the names of tables and columns in the database. Statements, also prepared ones, use
+    /// them from the next call on. The default does nothing, for stores without migrations.
+    fn set_names(&self, names: Arc<Names>) {
+        let _ = names;
+    }
+
+    /// Sets the function that reads the names anew. If the database does not find a table or a
+    /// column of a generated statement, the store calls it, and runs the statement once more under
+    /// the new names. Within a transaction the statement fails with `schema_pending` instead.
     ///
-    /// # Errors
-    /// If a table differs from its declaration; the text lists each difference.
-    fn install<'a>(
-        &'a self,
-        entities: &'a [&'static EntityDesc],
-    ) -> Pin<Box<dyn Future<Output = Result<()>> + Send + 'a>>;
+    /// The default does nothing, for stores without migrations.
+    fn on_stale_names(&self, refresh: RefreshNames) {
+        let _ = refresh;
+    }
 
     /// Checks whether the store is ready.
     ///

@@ -1,20 +1,33 @@
 //! The outbox: stored events that wait for their consumers.
 
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::Numbers;
 use crate::BoxFuture;
 use crate::Result;
 use crate::Timestamp;
-use crate::event::Entry;
+use crate::event::{Entry, OutboxRow};
 
-/// The outbox of a store. It contains the events of statements, in commit order per record.
+/// The outbox of a store. It contains the events of commits as rows with ascending numbers.
 ///
-/// A store writes the entries of [`Rows::entries`](super::Rows) in the transaction of the
-/// statement, so both are committed or neither.
+/// A store collects the entries of [`Rows::entries`](super::Rows) of all statements of a commit,
+/// and writes those that are [stored](Entry::stored) as one row ([`StoredText::of`]) in the
+/// transaction, so the changes and their events are committed or neither. After the commit it
+/// hands all entries to [`Committed`].
+///
+/// [`StoredText::of`]: crate::event::StoredText::of
 pub trait Outbox: Send + Sync {
-    /// Creates missing tables. A new consumer gets only later events.
+    /// Creates missing tables, unless there are no consumers, and sets where events are handed over
+    /// after their commit. A new consumer gets only later events.
     ///
     /// # Errors
     /// If a table cannot be created, or if an existing table has another form.
-    fn open<'a>(&'a self, consumers: &'a [&'a str]) -> BoxFuture<'a, Result<()>>;
+    fn open<'a>(
+        &'a self,
+        consumers: &'a [&'a str],
+        committed: Arc<dyn Committed>,
+    ) -> BoxFuture<'a, Result<()>>;
 
     /// Whether the outbox knows a consumer of this name. A known consumer continues after its last
     /// event.
@@ -23,30 +36,57 @@ pub trait Outbox: Send + Sync {
     /// If the store cannot answer.
     fn knows<'a>(&'a self, consumer: &'a str) -> BoxFuture<'a, Result<bool>>;
 
-    /// Returns the first events that a consumer has neither settled nor received, in order. Each
-    /// comes with its position.
+    /// Whether rows are numbered 1, 2, 3 … in the order of commits, without gaps. If so, a row that
+    /// follows the last one can be delivered without a look at the table.
+    fn is_in_commit_order(&self) -> bool;
+
+    /// Takes or renews the leadership of consumers for this process. Returns the fencing number of
+    /// each that this process leads: it grows whenever another process takes over. A consumer whose
+    /// lease has ended, or whose process is known to have ended, gets a new leader.
     ///
-    /// `given` lists the positions that the consumer received but did not settle, in the order of
-    /// delivery. The result is empty if another process delivers to this consumer.
+    /// # Errors
+    /// If the store cannot answer. Then the leases of this process end at their time.
+    fn lead<'a>(
+        &'a self,
+        consumers: &'a [&'a str],
+        lease: Duration,
+    ) -> BoxFuture<'a, Result<Vec<Option<i64>>>>;
+
+    /// Gives the leadership of these consumers up, so that another process takes over at once.
+    ///
+    /// # Errors
+    /// If the store cannot answer. Then the leases end at their time.
+    fn resign<'a>(&'a self, consumers: &'a [&'a str]) -> BoxFuture<'a, Result<()>>;
+
+    /// Returns the first rows that a consumer has neither settled nor `taken`, in order. Rows in
+    /// `known` are returned as they are, and not read again.
     ///
     /// # Errors
     /// If the store cannot answer.
     fn waiting<'a>(
         &'a self,
         consumer: &'a str,
-        given: &'a [i64],
+        taken: &'a Numbers,
+        known: &'a [Arc<OutboxRow>],
         limit: usize,
-    ) -> BoxFuture<'a, Result<Vec<(i64, Entry)>>>;
+    ) -> BoxFuture<'a, Result<Waiting>>;
 
-    /// Stores that a consumer has processed these events, so they are not delivered to it again.
-    /// `given` lists them in the order of delivery and includes all events delivered before.
+    /// Stores that a consumer has processed these rows, so they are not delivered to it again.
     ///
     /// # Errors
     /// If the store cannot write it.
-    fn settle<'a>(&'a self, consumer: &'a str, given: &'a [i64]) -> BoxFuture<'a, Result<()>>;
+    fn settle<'a>(&'a self, consumer: &'a str, done: &'a Numbers) -> BoxFuture<'a, Result<()>>;
 
-    /// Removes events before `before` that all these consumers have settled, at most `limit`.
-    /// Returns the number of removed events.
+    /// Stores an event that a consumer failed to process, for people to look at. Parking it again
+    /// changes nothing.
+    ///
+    /// # Errors
+    /// If the store cannot write it.
+    fn park<'a>(&'a self, consumer: &'a str, parked: &'a Parked) -> BoxFuture<'a, Result<()>>;
+
+    /// Removes rows of events before `before` that all these consumers have settled, at most
+    /// `limit`, and parked events that were parked before `parked`. Returns the number of removed
+    /// rows.
     ///
     /// # Errors
     /// If the store cannot answer.
@@ -54,6 +94,40 @@ pub trait Outbox: Send + Sync {
         &'a self,
         consumers: &'a [&'a str],
         before: Timestamp,
+        parked: Timestamp,
         limit: usize,
     ) -> BoxFuture<'a, Result<usize>>;
+}
+
+/// Receives the events of commits of this process.
+pub trait Committed: Send + Sync {
+    /// Takes the rows of a commit: stored ones with their numbers, and one without a number for
+    /// events that are not stored. A store calls it right after the commit, for commits that
+    /// changed the same record in their order. It returns quickly and never calls the store.
+    fn committed(&self, rows: Vec<Arc<OutboxRow>>);
+
+    /// Reports that events which are not stored may be lost, because the end of their transaction
+    /// is unknown.
+    fn lost(&self, events: &[Entry]);
+}
+
+/// The rows that wait for a consumer.
+#[derive(Debug, Default)]
+pub struct Waiting {
+    /// The rows in the order of their numbers.
+    pub rows: Vec<Arc<OutboxRow>>,
+    /// The number of rows that the consumer can never get, because they were removed before it
+    /// had them. Each is counted once.
+    pub lost: u64,
+}
+
+/// An event that a consumer failed to process.
+#[derive(Clone, Debug)]
+pub struct Parked {
+    /// The event.
+    pub event: Entry,
+    /// The last error, for the operator.
+    pub error: String,
+    /// The time at which it was parked.
+    pub at: Timestamp,
 }

@@ -1,6 +1,6 @@
 //! Plans: statements in a form that does not depend on the store.
 
-use super::Words;
+use super::CustomSql;
 pub use crate::timestamp::Truncate;
 
 use crate::Value;
@@ -48,7 +48,7 @@ pub enum Plan {
         /// The filter.
         filter: Filter,
         /// The condition and the order in SQL.
-        words: Words,
+        sql: CustomSql,
         /// The order of records that the SQL order does not distinguish.
         order: Vec<Order>,
         /// The maximum number of records, an `Int`; `None` means all of them.
@@ -112,15 +112,15 @@ pub enum Plan {
     /// is new.
     ///
     /// Arguments: one value per field of the entity, in order, as for [`Plan::Insert`], then the
-    /// arguments of `set` and `guard`. If a record with the same values in `keys` exists and
-    /// matches `guard`, the statement writes `set` to it. If that record does not match `guard`,
+    /// arguments of `set` and `filter`. If a record with the same values in `keys` exists and
+    /// matches `filter`, the statement writes `set` to it. If that record does not match `filter`,
     /// the statement writes nothing and returns no row. An equal value in another unique index is a
     /// conflict.
     Upsert {
         /// The fields of the primary key or of one unique constraint.
         keys: Vec<usize>,
         /// The condition on the existing record.
-        guard: Filter,
+        filter: Filter,
         /// The changes of the existing record.
         set: Vec<Assign>,
     },
@@ -154,7 +154,7 @@ impl Plan {
             | Self::Aggregate { filter, .. }
             | Self::Update { filter, .. }
             | Self::Delete { filter, .. }
-            | Self::Upsert { guard: filter, .. } => Some(filter),
+            | Self::Upsert { filter, .. } => Some(filter),
         }
     }
 
@@ -172,7 +172,7 @@ impl Plan {
             | Self::Aggregate { filter, .. }
             | Self::Update { filter, .. }
             | Self::Delete { filter, .. }
-            | Self::Upsert { guard: filter, .. } => {
+            | Self::Upsert { filter, .. } => {
                 *filter = std::mem::replace(filter, Filter::TRUE).and(condition);
             }
         }
@@ -234,14 +234,11 @@ impl Plan {
                 limit.iter().for_each(&mut note);
             }
             Self::Chosen {
-                filter,
-                words,
-                limit,
-                ..
+                filter, sql, limit, ..
             } => {
                 filter.sources(&mut note);
                 limit.iter().for_each(&mut note);
-                most = most.max(words.kinds.len());
+                most = most.max(sql.kinds.len());
             }
             Self::Aggregate {
                 filter, compute, ..
@@ -257,10 +254,7 @@ impl Plan {
             | Self::Delete { filter, .. } => {
                 filter.sources(&mut note);
             }
-            Self::Update { filter, set, .. }
-            | Self::Upsert {
-                guard: filter, set, ..
-            } => {
+            Self::Update { filter, set, .. } | Self::Upsert { filter, set, .. } => {
                 filter.sources(&mut note);
                 for assign in set {
                     assign.value.sources(&mut note);

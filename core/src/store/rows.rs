@@ -270,8 +270,9 @@ impl Rows {
         }
     }
 
-    /// Returns the events that the store writes to its outbox. Call it after the last row, when
-    /// `created` is set.
+    /// Returns the events of the statement. The store writes those that are stored to its outbox,
+    /// and hands all of them over after the commit. Call it after the last row, when `created` is
+    /// set.
     pub fn entries(&mut self) -> Vec<Entry> {
         let (count, created) = (self.count, self.created);
         self.recording

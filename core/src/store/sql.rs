@@ -7,8 +7,8 @@ use crate::entity::{EntityDesc, FieldType, Kind};
 use crate::filter::Filter;
 use crate::{BoxFuture, Error, Result, Value};
 
-/// A statement of a function, with its values and the row-level guard of the caller.
-#[derive(Debug)]
+/// A statement of a function, with its values and the row-level filter of the caller.
+#[derive(Clone, Debug)]
 pub struct SqlQuery {
     /// The entity of the operation.
     pub entity: &'static EntityDesc,
@@ -17,7 +17,7 @@ pub struct SqlQuery {
     /// The values of the parameters, in order.
     pub values: Vec<(Value, Kind)>,
     /// The condition on the records that the caller may see.
-    pub guard: Filter,
+    pub filter: Filter,
 }
 
 /// The result of a statement.
@@ -50,8 +50,8 @@ pub trait SqlDriver: Send + Sync {
     /// Runs a statement, in a transaction if there is one. If `rows` is true, it returns the rows.
     ///
     /// # Errors
-    /// `internal` for a text that lacks the guard or that the database refuses; `conflict`,
-    /// `unavailable`, `timeout`.
+    /// `internal` for a text without the row-level filter, or one that the database refuses;
+    /// `conflict`, `unavailable`, `timeout`.
     fn run<'a>(
         &'a self,
         query: SqlQuery,

@@ -13,7 +13,7 @@ static STATUS: EnumDesc = EnumDesc {
     variants: &["draft", "published"],
 };
 
-/// An item whose Rust type asks for all of its members.
+/// An item whose Rust type requires all of its members.
 #[derive(serde::Serialize, serde::Deserialize)]
 struct Note {
     text: String,

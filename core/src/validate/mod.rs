@@ -21,5 +21,5 @@ pub use path::MOST as MOST_PROBLEMS;
 pub use rules::Validator;
 pub use scalar::canonical_value;
 pub use scalar::{Flaw, MAX_INTEGER, list_value, parse_scalar};
-pub use scalar::{beyond, beyond_index, canonical};
+pub use scalar::{canonical, out_of_range, out_of_range_index};
 pub use tree::Json;

@@ -210,7 +210,8 @@ impl FieldRules {
             (Kind::Integer, Value::Int(n)) => {
                 if !(-MAX_INTEGER..=MAX_INTEGER).contains(n) {
                     path.report(problems, TOO_GREAT.code, TOO_GREAT.message);
-                } else if let Some(message) = beyond(*n, rules.range, int_bound, |n| n.to_string())
+                } else if let Some(message) =
+                    out_of_range(*n, rules.range, int_bound, |n| n.to_string())
                 {
                     path.report(problems, "range", message);
                 }
@@ -227,13 +228,15 @@ impl FieldRules {
                 if !n.is_finite() {
                     path.report(problems, NOT_FINITE.code, NOT_FINITE.message);
                 } else if let Some(message) =
-                    beyond(*n, rules.range, float_bound, |n| n.to_string())
+                    out_of_range(*n, rules.range, float_bound, |n| n.to_string())
                 {
                     path.report(problems, "range", message);
                 }
             }
             (Kind::Date, Value::Date(date)) => {
-                if let Some(message) = beyond(*date, rules.range, date_bound, |d| d.to_string()) {
+                if let Some(message) =
+                    out_of_range(*date, rules.range, date_bound, |d| d.to_string())
+                {
                     path.report(problems, "range", message);
                 }
             }
@@ -284,7 +287,7 @@ impl FieldRules {
                 None => {}
             }
             if again {
-                path.report(problems, "duplicate_item", "stands in the list already");
+                path.report(problems, "duplicate_item", "is already in the list");
             }
         }
     }
@@ -332,7 +335,7 @@ impl FieldRules {
                     Path::Member(&path, bounds.key).report(
                         problems,
                         "duplicate_item",
-                        "stands in the list already",
+                        "is already in the list",
                     );
                 }
             }
@@ -340,7 +343,7 @@ impl FieldRules {
                 let mut canonical = Vec::new();
                 item.write_canonical(&mut canonical);
                 if !seen.insert(canonical) {
-                    path.report(problems, "duplicate_item", "stands in the list already");
+                    path.report(problems, "duplicate_item", "is already in the list");
                 }
             }
         }
@@ -478,7 +481,7 @@ fn check_count(rules: &Rules, count: usize, path: Path<'_>, problems: &mut Vec<P
 }
 
 /// Returns the error message for a value outside its bounds.
-fn beyond<T: PartialOrd + Copy>(
+fn out_of_range<T: PartialOrd + Copy>(
     value: T,
     (min, max): (Option<Bound>, Option<Bound>),
     bound: fn(Bound) -> T,

@@ -12,7 +12,7 @@ pub use linchpin_vocabulary::limit::MAX_INTEGER;
 
 /// Returns the problem of a number that JSON clients cannot hold.
 #[doc(hidden)]
-pub fn beyond(value: &Value) -> Option<Flaw> {
+pub fn out_of_range(value: &Value) -> Option<Flaw> {
     match value {
         Value::Int(n) if !(-MAX_INTEGER..=MAX_INTEGER).contains(n) => Some(TOO_GREAT),
         Value::Float(n) if !n.is_finite() => Some(NOT_FINITE),
@@ -22,7 +22,11 @@ pub fn beyond(value: &Value) -> Option<Flaw> {
 
 /// Returns the problem of a computed text that is too long for the index of its field.
 #[doc(hidden)]
-pub fn beyond_index(value: &Value, entity: &'static EntityDesc, field: usize) -> Option<Flaw> {
+pub fn out_of_range_index(
+    value: &Value,
+    entity: &'static EntityDesc,
+    field: usize,
+) -> Option<Flaw> {
     // Almost all texts are short enough for any index, which has at most 16 texts.
     let length = value
         .as_text()

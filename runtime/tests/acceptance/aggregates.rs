@@ -9,7 +9,7 @@ use crate::cases;
 use crate::fixture::Status;
 use crate::server::Server;
 
-/// A post with whatever is counted.
+/// A post with fields to count.
 #[entity(soft_delete(deleted_at), routes(auth = none))]
 #[derive(Clone, Debug)]
 pub struct Entry {
@@ -142,7 +142,7 @@ async fn aggregate_groups_by_a_field(s: &Server) {
     );
 }
 
-/// Groups, and what they are divided by, come from one statement, and still find each other.
+/// The groups and their subdivisions come from one statement.
 async fn counted_by_several(s: &Server) {
     assert_eq!(numbers(s, "/entries/states").await, json!([]));
     let due = "2026-02-03T00:00:00Z";
@@ -378,7 +378,7 @@ async fn refusals(s: &Server) {
 
 async fn sums(s: &Server) {
     const MOST: i64 = (1 << 53) - 1;
-    // Beyond what a field may hold, but not beyond whole numbers.
+    // The sum is too large for the field, but not for an integer.
     seed(
         s,
         &[
@@ -405,8 +405,8 @@ async fn sums(s: &Server) {
         .await
         .problem("range", "");
 
-    // The mean of the smallest number and nothing is nothing, though one store calls that an
-    // underflow; of it and twice it is not.
+    // The mean of the smallest number and null is null, although one store reports an underflow;
+    // the mean of it and twice the number is a number.
     let least = 5e-324;
     seed(
         s,

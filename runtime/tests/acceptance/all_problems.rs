@@ -80,7 +80,8 @@ async fn records(s: &Server) {
         told(&many),
         ["tags max_items", "tags[3] type", "tags[4] format"]
     );
-    // Two that are no text are no repeat of each other, nor of the empty text.
+    // Two values that are not texts do not count as repeats, neither of each other nor of the empty
+    // text.
     assert_eq!(
         told(&create(json!({"id": "a", "tags": [1, 2]})).await),
         ["tags[0] type", "tags[1] type"]
@@ -100,7 +101,7 @@ async fn records(s: &Server) {
 async fn operations(s: &Server) {
     assert_eq!(s.post("/baskets", json!({"id": "a"})).await.status, 201);
     let set = |tags: Json| s.raw_json("PUT", "/baskets/a/retag", json!({"tags": tags}));
-    // Repeats go; what is wrong is where it was sent.
+    // Repeats are removed. A problem has the position that was sent.
     assert_eq!(
         told(&set(json!(["x", "x", "", 3])).await),
         ["tags[2] min_length", "tags[3] type"]
@@ -143,7 +144,7 @@ async fn operations(s: &Server) {
         .post("/baskets/put", json!({"id": "a", "tags": 1, "note": ""}))
         .await;
     assert_eq!(told(&put), ["note min_length", "tags type"]);
-    // What is missing is told beside what is wrong.
+    // Missing members are reported together with invalid ones.
     assert_eq!(
         told(
             &s.raw_json("PATCH", "/baskets/a/change", json!({"tags": [""]}))

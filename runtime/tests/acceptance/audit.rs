@@ -1,4 +1,4 @@
-//! The audit log: an entry for each effect, in its transaction, and none for what had none.
+//! The audit log: an entry for each effect, in its transaction, and none for calls without effect.
 
 #![allow(missing_docs)] // test entities
 
@@ -72,7 +72,7 @@ pub const ENSURE: Operation<Topic>;
 #[operation(kind = "consume", filter = (room == param(room)), returns = "entity", route(audit = "take"))]
 pub const TAKE: Operation<Topic>;
 
-/// Locks a topic and changes its mind.
+/// Locks a topic and then fails.
 #[route(entity = Topic, method = "POST", path = "undecided", audit = "undecided")]
 async fn undecided(cx: Cx, topics: TopicAdapter) -> Result<()> {
     cx.transaction(async |cx| {
@@ -82,7 +82,7 @@ async fn undecided(cx: Cx, topics: TopicAdapter) -> Result<()> {
     .await
 }
 
-/// A token that is gone once it is used, of a tenant.
+/// A token of a tenant that is removed when it is used.
 #[entity(
     tenant(tenant_id),
     routes(
@@ -142,7 +142,7 @@ fn log(s: &Server) -> std::sync::Arc<AuditLog> {
     s.running().adapters().provided::<AuditLog>().unwrap()
 }
 
-/// Everything told so far, the first first.
+/// All entries so far, the oldest first.
 async fn told(s: &Server) -> Vec<AuditEntry> {
     let cx = Cx::system("read all").at(s.now());
     let mut items = log(s)
@@ -247,7 +247,7 @@ async fn every_effect_leaves_one_entry(s: &Server) {
     );
     assert_eq!(lock.after, Some(json!({"state": "locked", "version": 3})));
     assert_eq!(view.after, Some(json!({"views": 1, "version": 4})));
-    // A mark is a change.
+    // Marking a record as deleted is a change.
     assert_eq!(remove.before.as_ref().unwrap()["deletedAt"], Json::Null);
     assert!(remove.after.as_ref().unwrap()["deletedAt"].is_string());
 }
@@ -297,7 +297,7 @@ async fn what_has_no_effect_leaves_none(s: &Server) {
         assert_eq!(reply.status, expected, "{method} {path} {reply:?}");
     }
     assert_eq!(told(s).await.len(), before);
-    // What is undone is not told of either.
+    // A rolled-back change has no entry.
     topic(s, "b").await;
     let cx = Cx::system("unlock").at(s.now());
     s.running()
@@ -340,7 +340,7 @@ async fn what_has_no_effect_leaves_none(s: &Server) {
 
 async fn owners_are_not_told_of(s: &Server) {
     topic(s, "a").await;
-    // The policy lets owners in without a grant: what they do with what is theirs needs no telling.
+    // The policy lets owners in without a grant: changes of their own records need no entry.
     assert_eq!(
         call(
             s,
@@ -440,7 +440,7 @@ async fn many_at_once(s: &Server) {
     assert_eq!(json!(take.target_id), taken["id"]);
 }
 
-/// Of concurrent changes, each is told with what it really found.
+/// Each of several concurrent changes is recorded with the previous state that it found.
 async fn one_after_the_other(s: &Server) {
     const CALLS: usize = 25;
     topic(s, "a").await;
@@ -565,7 +565,7 @@ async fn code_adds_to_it(s: &Server) {
         found.items.iter().map(|e| &*e.action).collect::<Vec<_>>(),
         ["login"]
     );
-    // Nobody gets at the log by mounting it.
+    // An app cannot mount the log as an entity of its own.
     static SHAM: Package = package!(name = "sham", entities = [entity(AuditEntry, [])]);
     let app = App::new(
         Config::new()

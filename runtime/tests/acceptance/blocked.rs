@@ -1,4 +1,5 @@
-//! Postgres: somebody holds records for a long time. Who wants these waits; nobody else does.
+//! PostgreSQL: another program locks records for a long time. Calls that need them wait; other
+//! calls do not.
 
 #![allow(missing_docs)] // test entities
 
@@ -21,7 +22,7 @@ pub enum Stage {
     Waiting,
 }
 
-/// A table of a restaurant, at a place of its own.
+/// A seat of a restaurant with a unique place.
 #[entity(unique(place), routes(auth = none, update(idempotent)))]
 #[derive(Clone, Debug)]
 pub struct Seat {
@@ -62,7 +63,7 @@ async fn house() -> Server {
     s
 }
 
-/// Somebody else at the database, who holds some seats.
+/// Another program that locks some seats.
 struct Holder {
     store: PostgresStore,
     held: sqlx::Transaction<'static, sqlx::Postgres>,
@@ -80,7 +81,7 @@ impl Holder {
         Self { store, held }
     }
 
-    /// Until so many statements have met the lock.
+    /// Waits until this number of statements wait for the lock.
     async fn met(&self) {
         let waiting = "SELECT count(*) FROM pg_locks WHERE NOT granted";
         while sqlx::query_scalar::<_, i64>(waiting)
@@ -99,8 +100,8 @@ impl Holder {
     }
 }
 
-/// Runs what wants held seats, and meanwhile what does not; that must be done before the seats are
-/// free.
+/// Runs calls that need locked seats, and meanwhile calls that do not; the latter must finish
+/// before the seats are unlocked.
 async fn beside<T>(
     holder: Holder,
     wants: impl Future<Output = T>,
@@ -129,7 +130,7 @@ async fn move_to(s: &Server, id: &str, place: String) -> Reply {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_unique_of_one_record_is_written_while_others_wait_for_another() {
     let s = house().await;
-    // One that many want, and many that one wants each.
+    // Many calls on one seat, and one call on many seats.
     let held: Vec<String> = (0..20).map(|i| format!("s{i}")).collect();
     let held: Vec<&str> = held.iter().map(String::as_str).collect();
     let holder = Holder::of(&s, &held).await;
@@ -158,8 +159,7 @@ async fn a_unique_of_one_record_is_written_while_others_wait_for_another() {
     );
 }
 
-/// What the framework begins by itself gives way: it holds no connection while it waits for
-/// somebody.
+/// Internal transactions hold no connection while they wait for a lock.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn calls_that_wait_leave_room_for_transactions() {
     let s = house().await;
@@ -207,7 +207,7 @@ async fn calls_that_wait_leave_room_for_transactions() {
         let (statuses, took) = beside(holder, wants, others).await;
         match kind {
             "idempotent" => assert_eq!(statuses, [200; 12]),
-            // One of them found it as it was.
+            // One of them found the record unchanged.
             _ => assert_eq!(
                 statuses.iter().filter(|status| **status == 200).count(),
                 1,
@@ -235,7 +235,7 @@ async fn transactions_that_take_their_time_begin_beside_each_other() {
         Cx::system("test")
             .transaction(async |cx| {
                 seats.update(cx, &*id, patch, None).await?;
-                // None of them ends before all have begun.
+                // No call ends before all of them have begun.
                 tokio::time::timeout(Duration::from_secs(4), all.wait())
                     .await
                     .map_err(Error::unavailable)?;

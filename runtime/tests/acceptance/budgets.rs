@@ -53,7 +53,7 @@ async fn budgets(store: Arc<dyn Store>) {
         ),
         ("POST", "/documents".to_owned(), document, 201, 1),
         ("POST", "/counters".to_owned(), json!({"id": "7"}), 201, 1),
-        // Lists: 1, whatever they filter by.
+        // Lists: 1, with any filter.
         ("GET", "/posts".to_owned(), Json::Null, 200, 1),
         (
             "GET",
@@ -157,8 +157,8 @@ async fn budgets(store: Arc<dyn Store>) {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// The other kinds that write by id, by a key or by what consumes: 1 where a record matched, and
-/// where none did 1 more by id.
+/// The other kinds that write by id, by a key or by a filter: 1 if a record matched; if none
+/// matched, 1 more by id.
 async fn writes(store: Arc<dyn Store>) {
     let statements = Arc::new(AtomicUsize::new(0));
     let counting = Around::new(store, Arc::clone(&statements));
@@ -278,7 +278,7 @@ async fn writes(store: Arc<dyn Store>) {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// All numbers of an answer are of one instant, also those that are counted by value.
+/// All numbers of a response come from one snapshot, including those that are counted by value.
 async fn counted(store: Arc<dyn Store>) {
     let statements = Arc::new(AtomicUsize::new(0));
     let counting = Around::new(store, Arc::clone(&statements));
@@ -297,7 +297,8 @@ async fn counted(store: Arc<dyn Store>) {
     }
 }
 
-/// Computing and writing is one statement; in memory a transaction, which is not counted here.
+/// Computing and writing is one statement; in memory it is a transaction, which this test does not
+/// count.
 async fn computed(store: Arc<dyn Store>, expected: usize) {
     let statements = Arc::new(AtomicUsize::new(0));
     let counting = Around::new(store, Arc::clone(&statements));

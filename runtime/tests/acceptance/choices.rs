@@ -18,7 +18,7 @@ pub enum State {
     Gone,
 }
 
-/// Says whether what is published in it waits for somebody's approval.
+/// If it is `held`, the pages published in it wait for approval.
 #[entity(routes(auth = none))]
 #[derive(Clone, Debug)]
 pub struct Shelf {
@@ -44,7 +44,7 @@ pub struct Page {
     pub published_at: Option<Timestamp>,
 }
 
-/// The text of the shelf.
+/// The state that the shelf prescribes.
 async fn held(call: ChooserCall<Page>) -> Result<State> {
     let page = call.record();
     assert_eq!(
@@ -63,7 +63,7 @@ async fn held(call: ChooserCall<Page>) -> Result<State> {
     }
 }
 
-/// Looks twice, with time between, for what may not happen.
+/// Reads twice with a pause, and fails if the record changed.
 async fn still_the_same(call: ChooserCall<Page>) -> Result<State> {
     for _ in 0..20 {
         tokio::task::yield_now().await;
@@ -84,7 +84,7 @@ async fn still_the_same(call: ChooserCall<Page>) -> Result<State> {
     }
 }
 
-/// Names a state that is none of those to choose from.
+/// Returns a state that is not one of the declared targets.
 #[allow(clippy::unused_async)] // choosers are async
 async fn astray(_: ChooserCall<Page>) -> Result<State> {
     Ok(State::Gone)
@@ -215,7 +215,8 @@ async fn leads_where_the_function_says(s: &Server) {
         );
         assert!(moved.headers.contains_key("x-event-id") && body.get("secret").is_none());
         assert_eq!(read(s, id).await, body);
-        // A record that is in one of the targets is there already, whichever it would be now.
+        // A record that already has one of the targets is unchanged, whichever target the function
+        // would choose.
         let again = post(s, &format!("/pages/{id}/publish"), &json!({"number": 8})).await;
         assert_eq!((again.status, again.json()), (200, body));
         assert!(!again.headers.contains_key("x-event-id"));
@@ -270,7 +271,7 @@ async fn refuses_as_ever(s: &Server) {
     )
     .await;
     assert_eq!(fresh.status, 200, "{fresh:?}");
-    // The version counts for a record that is there already, too.
+    // The version is also checked for a record that already has the state.
     let stale = send(
         s,
         "POST",
@@ -280,7 +281,7 @@ async fn refuses_as_ever(s: &Server) {
     )
     .await;
     assert_eq!(stale.code(), (412, "precondition_failed"));
-    // Without `already`, being there is a wrong state.
+    // Without `already`, a record with the target state has the wrong state.
     let settled = post(s, "/pages/settle", &json!({"slug": "a"})).await;
     assert_eq!(settled.code(), (400, "invalid_transition"));
     assert_eq!(post(s, "/pages/a/drop-it", &json!({})).await.status, 200);
@@ -311,7 +312,7 @@ async fn a_failing_choice_changes_nothing(s: &Server) {
         !refused.headers.contains_key("x-event-id") && !astray.headers.contains_key("x-event-id")
     );
     assert_eq!((read(s, "a").await, audited(s).await), (before, 0));
-    // Nothing is held either.
+    // Nothing is locked either.
     shelves(s).await;
     assert_eq!(
         send(s, "PATCH", "/pages/a", &[], &json!({"shelfId": "open"}))
@@ -378,7 +379,7 @@ async fn part_of_a_transaction(s: &Server) {
             shelves
                 .update(cx, "open", ShelfPatch { held: Some(true) }, None)
                 .await?;
-            // The function sees what the transaction has done so far.
+            // The function sees the earlier writes of the transaction.
             assert_eq!(pages.publish(cx, "a", 3).await?.state, State::Pending);
             Err(Error::forbidden())
         })

@@ -12,7 +12,7 @@ use tokio::sync::Barrier;
 use crate::cases;
 use crate::server::Server;
 
-/// Something to be done by one worker.
+/// A job for one worker.
 #[entity(index(due_at), sort = asc(due_at), pagination(default = 100, max = 100), routes(auth = none))]
 #[derive(Clone, Debug)]
 pub struct Job {
@@ -27,7 +27,7 @@ pub struct Job {
     pub updated_at: Timestamp,
 }
 
-/// Takes the five that are due first.
+/// Claims the five jobs that are due first.
 #[operation(
     kind = "batch",
     action = "update",
@@ -38,7 +38,7 @@ pub struct Job {
 )]
 pub const CLAIM: Operation<Job>;
 
-/// Takes the two of the highest rank, whoever has them.
+/// Claims the two jobs with the highest rank, including claimed ones.
 #[operation(
     kind = "batch",
     action = "update",
@@ -50,7 +50,7 @@ pub const CLAIM: Operation<Job>;
 )]
 pub const LEASE: Operation<Job>;
 
-/// The two of the highest rank, with their worker where the call says one.
+/// The two jobs with the highest rank; writes their worker if the call names one.
 #[operation(
     kind = "batch",
     action = "update",
@@ -71,7 +71,7 @@ cases!(&crate::claims::JOBS => concurrent_claims_get_different_records, claims_a
 
 async fn jobs(s: &Server, count: i64) {
     for rank in 0..count {
-        // All before the clock's present, the last ones first.
+        // All are due, the last ones first.
         let due = format!("2026-01-01T00:{:02}:00.000Z", 59 - rank);
         assert_eq!(
             s.post("/jobs", json!({"rank": rank, "dueAt": due}))
@@ -133,7 +133,7 @@ async fn claims_are_ordered(s: &Server) {
     let adapter = s.running().adapter::<Job>().unwrap();
     let cx = Cx::system("a worker").at(s.now());
     let ranks = |jobs: &[Job]| jobs.iter().map(|job| job.rank).collect::<Vec<_>>();
-    // By the default sort: what is due first was made last.
+    // By the default sort: the job that is due first was created last.
     assert_eq!(
         ranks(&adapter.claim(&cx, "a").await.unwrap()),
         [8, 7, 6, 5, 4]
@@ -171,7 +171,7 @@ async fn a_claim_has_no_route(s: &Server) {
     );
 }
 
-/// A call that leaves out what would be written answers the same records, and writes nothing.
+/// A call that omits every assignment returns the same records and writes nothing.
 async fn nothing_to_write(s: &Server) {
     jobs(s, 5).await;
     let adapter = s.running().adapter::<Job>().unwrap();

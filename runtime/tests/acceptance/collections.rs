@@ -9,7 +9,7 @@ use serde_json::{Value as Json, json};
 use crate::cases;
 use crate::server::Server;
 
-/// Somebody in a team.
+/// A member of a team.
 #[derive(Clone, Debug, PartialEq, Embedded)]
 pub struct Member {
     #[field(primary, default = uuid)]
@@ -21,7 +21,7 @@ pub struct Member {
     pub rank: i64,
 }
 
-/// A seat under a number.
+/// A seat with a number.
 #[derive(Clone, Debug, PartialEq, Embedded)]
 pub struct Seat {
     pub number: i64,
@@ -304,7 +304,7 @@ async fn coll_bodies(s: &Server) {
     assert_eq!(members(s).await, json!([ann]));
 }
 
-// 7.11: the same bounds hold when create or PATCH writes the field.
+// The same bounds apply if create or PATCH writes the field.
 async fn coll_bounds_hold_elsewhere(s: &Server) {
     let three = json!([{"name": "a"}, {"name": "b"}, {"name": "c"}]);
     s.post("/teams", json!({"id": "u", "members": three}))
@@ -356,7 +356,7 @@ async fn coll_version(s: &Server) {
     assert_eq!(gone.code(), (412, "precondition_failed"));
 }
 
-// 7.11: with one free place and N adds exactly one succeeds.
+// Of several concurrent adds to a list with one free place, exactly one succeeds.
 async fn coll_one_place(s: &Server) {
     team(s).await;
     add(s, "Ann").await;

@@ -62,7 +62,7 @@ pub const RECOUNT: Operation<Paper>;
 )]
 pub const RESUM: Operation<Paper>;
 
-/// The mean, by the other entity.
+/// The mean, from the other entity.
 #[operation(
     kind = "computed_aggregate",
     source = Remark,
@@ -121,7 +121,7 @@ async fn computed_aggregate_stores_its_number(s: &Server) {
         (200, &json!(2)),
         "{reply:?}"
     );
-    // A change like others.
+    // It is a normal change: the version grows.
     assert_eq!(reply.header("etag"), "\"2\"");
     assert_eq!(reply.json()["updatedAt"], json!(s.now().to_string()));
     assert_eq!(s.get("/papers/p1").await.json()["remarks"], 2);
@@ -284,7 +284,7 @@ async fn in_code(s: &Server) {
         .await
         .unwrap();
     assert_eq!(paper.mean, Some(2.0));
-    // Part of a transaction that fails: nothing of it stays.
+    // It is rolled back with its transaction.
     let papers = s.running().adapter::<Paper>().unwrap();
     s.post("/remarks", json!({"paperId": "p1"})).await;
     let failed: linchpin::Result<()> = cx
@@ -299,7 +299,7 @@ async fn in_code(s: &Server) {
 
 async fn all_at_once(s: &Server) {
     seed(s, &[]).await;
-    // The last call has counted every remark.
+    // The last call counts every remark.
     let replies = s
         .parallel(20, |_| async {
             assert_eq!(
@@ -313,8 +313,8 @@ async fn all_at_once(s: &Server) {
     assert_eq!(s.get("/papers/p1").await.json()["remarks"], 20);
 }
 
-/// Several transactions at a time: the record is taken before its number is computed, so that it
-/// counts what came while it waited.
+/// Concurrent transactions: the record is locked before its number is computed, so the number
+/// includes records that were created while it waited.
 #[cfg(feature = "postgres")]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn in_transactions_of_their_own() {

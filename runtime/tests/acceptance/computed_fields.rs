@@ -29,7 +29,7 @@ fn slug_key(page: &Leaf) -> String {
     )
 }
 
-/// Nothing while it is no draft; a draft has a title of its own.
+/// The title of a draft; `None` for other pages.
 fn draft_key(page: &Leaf) -> Option<String> {
     (page.stage == Stage::Draft).then(|| page.title.clone())
 }
@@ -43,7 +43,7 @@ fn rank(page: &Leaf) -> f64 {
     }
 }
 
-/// Of everything there is; what is computed is blank, however often it was computed before.
+/// Depends on all fields. Computed fields are blank, even if they were computed before.
 fn summary(page: &Leaf) -> String {
     let lines: i64 = page.lines.iter().map(|line| line.count).sum();
     format!(
@@ -186,7 +186,7 @@ async fn made(s: &Server, id: &str, slug: &str) -> Json {
     reply.json()
 }
 
-/// Every computed field has the value that follows from the rest.
+/// Every computed field has the value that its inputs give.
 fn holds(page: &Json) {
     let text = |key: &str| page[key].as_str().unwrap().to_owned();
     assert_eq!(
@@ -235,7 +235,7 @@ async fn a_computed_field_follows_every_change(s: &Server) {
     );
     holds(&moved.json());
     assert_eq!(get(s, "/leaves/a").await["slugKey"], "t1/moved");
-    // A second record with the key: however it comes to it.
+    // A second record with the same key is refused on every path.
     made(s, "b", "other").await;
     let taken = |reply: Reply| {
         assert_eq!(
@@ -258,7 +258,7 @@ async fn a_computed_field_follows_every_change(s: &Server) {
         .await;
         refused.problem("read_only", "slugKey");
     }
-    // It is looked up, sorted and filtered by like any other.
+    // Lookups, sorts and filters use it like any other field.
     assert_eq!(get(s, "/leaves/by-key?key=t1/moved").await["id"], "a");
     assert_eq!(
         get(s, "/leaves?draftKey=b").await["items"]
@@ -316,7 +316,7 @@ async fn every_way(s: &Server) {
         ),
         (&json!(1), &json!(16))
     );
-    // Deleted and back: `summary` follows from the version as well.
+    // Deleted and restored: `summary` also depends on the version.
     assert_eq!(
         send(s, "DELETE", "/leaves/a", json!(null)).await.status,
         204
@@ -342,7 +342,7 @@ async fn batches(s: &Server) {
             200
         );
     }
-    // Each by its own.
+    // Each record gets its own value.
     let done = send(
         s,
         "POST",
@@ -359,7 +359,7 @@ async fn batches(s: &Server) {
         .collect();
     assert_eq!(order, ["p5", "p4", "p3", "p2", "p1", "p0"]);
     assert_eq!(all[0]["rank"], json!(50.0));
-    // None matches.
+    // No record matches.
     assert_eq!(
         send(
             s,
@@ -371,7 +371,7 @@ async fn batches(s: &Server) {
         .json(),
         json!(0)
     );
-    // Records that code claims come back as they are then.
+    // A batch returns claimed records with their new values.
     let pages = s.running().adapter::<Leaf>().unwrap();
     let claimed = pages.claim(&Cx::system("test"), 4).await.unwrap();
     assert_eq!(
@@ -401,7 +401,7 @@ async fn upserts(s: &Server) {
     );
     holds(&second.json()["entity"]);
     assert_eq!(second.json()["entity"]["draftKey"], "second");
-    // Another unique is a conflict, as ever.
+    // A conflict on another unique is reported as usual.
     let taken = put(json!({"slug": "ONE", "title": "third", "key": "k3"})).await;
     assert_eq!(
         (taken.code(), taken.problems()[0].0.as_str()),
@@ -415,7 +415,7 @@ async fn upserts(s: &Server) {
         ((409, "conflict"), "draftKey"),
         "{taken:?}"
     );
-    // Another tenant has keys of its own.
+    // Another tenant can use the same keys.
     let token = s.token_in("bob", "t2");
     let body = json!({"slug": "One", "title": "first", "key": "k9"}).to_string();
     let there = s
@@ -474,7 +474,7 @@ async fn nobody_writes_it(s: &Server) {
         .await
         .unwrap();
     assert!((changed.rank - 4.0).abs() < f64::EPSILON);
-    // A function that cannot be held by any store is the app's mistake, and nothing is written.
+    // A value that no store can hold is an error of the app, and nothing is written.
     let document = s.get("/openapi.json").await.json();
     let create = &document["components"]["schemas"]["LeafCreate"]["properties"];
     assert!(
@@ -487,7 +487,7 @@ async fn nobody_writes_it(s: &Server) {
     );
 }
 
-/// Of many at once none loses what another wrote, and the value follows from all of it.
+/// Concurrent changes lose nothing, and the computed value includes all of them.
 async fn at_once(s: &Server) {
     made(s, "a", "A").await;
     let replies = s

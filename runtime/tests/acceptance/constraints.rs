@@ -16,7 +16,7 @@ pub struct Line {
     pub id: String,
 }
 
-/// A list that must be sent, and one that need not.
+/// A list that is required, and one that is optional.
 #[derive(Clone, Debug, PartialEq, Embedded)]
 pub struct Mark {
     #[field(required)]
@@ -24,7 +24,7 @@ pub struct Mark {
     pub on: Vec<String>,
 }
 
-/// One of each name for each owner, who are told of to nobody.
+/// Names are unique per owner; the owner is private.
 #[entity(unique(owner_id, slug), scope(owner_id = ctx(actor.id)), routes(auth = "userAuth"))]
 #[derive(Clone, Debug)]
 pub struct Shelf {
@@ -35,7 +35,7 @@ pub struct Shelf {
     pub slug: String,
 }
 
-/// There can be one, and why is nobody's business.
+/// A unique over a private field: the conflict must not name it.
 #[entity(unique(code), routes(auth = none))]
 #[derive(Clone, Debug)]
 pub struct Stamp {
@@ -45,7 +45,7 @@ pub struct Stamp {
     pub code: String,
 }
 
-/// Texts of no declared length that an index holds, and a uuid.
+/// Indexed texts without a declared length, and a uuid.
 #[entity(unique(address), index(kind, short, note), unique(serial), routes(auth = none))]
 #[derive(Clone, Debug)]
 pub struct Link {
@@ -66,7 +66,7 @@ pub struct Link {
 #[operation(kind = "upsert", match(address), set(note), on_create(id = param(id)))]
 pub const PUT_LINK: Operation<Link>;
 
-/// Lists that must be sent, the empty one among them.
+/// Required lists, which may be empty.
 #[entity(routes(auth = none))]
 #[derive(Clone, Debug)]
 pub struct Ballot {
@@ -82,7 +82,7 @@ pub struct Ballot {
 #[operation(kind = "field_update", match(id = param(id)), set(votes))]
 pub const RECOUNT: Operation<Ballot>;
 
-/// Somebody's page, signed by short names alone.
+/// A sheet whose texts have at most five characters.
 #[entity(version(required_on_write = false), routes(auth = none))]
 #[derive(Clone, Debug)]
 pub struct Sheet {
@@ -166,8 +166,7 @@ async fn private_fields_of_a_unique(s: &Server) {
     assert_eq!(details(stamp("a").await), one("id"));
 }
 
-/// A text of so many characters in which no three follow each other twice: no store makes it
-/// shorter.
+/// A text of this length without repetitions, so that no store can compress it.
 fn random(length: usize) -> String {
     let mut state = 0x2545_f491_4f6c_dd1d_u64 ^ length as u64;
     let next = || {
@@ -200,11 +199,11 @@ async fn texts_of_an_index(s: &Server) {
     link(json!({ "address": random(2049) }))
         .await
         .problem("max_length", "address");
-    // It counts bytes.
+    // The limit counts bytes.
     link(json!({ "address": "é".repeat(1025) }))
         .await
         .problem("max_length", "address");
-    // Two share what a third, which is short, leaves.
+    // Two texts share the space that a short third one leaves.
     link(json!({ "kind": random(985) }))
         .await
         .problem("max_length", "kind");
@@ -214,7 +213,7 @@ async fn texts_of_an_index(s: &Server) {
     let full = json!({ "address": random(2048), "kind": random(984), "note": random(983), "short": "é".repeat(20), "free": random(9000) });
     let made = link(full.clone()).await;
     assert_eq!(made.status, 201, "{made:?}");
-    // However it is written.
+    // The same limit applies to every kind of write.
     s.patch(
         &format!("/links/{}", UUIDS[0]),
         json!({ "address": random(3000) }),
@@ -227,7 +226,7 @@ async fn texts_of_an_index(s: &Server) {
     )
     .await
     .problem("max_length", "note");
-    // A filter value is only compared, never stored.
+    // A filter value is compared and never stored.
     assert_eq!(
         s.get(&format!("/links?address={}", random(3000)))
             .await
@@ -247,7 +246,7 @@ async fn texts_of_an_index(s: &Server) {
     }
 }
 
-/// A uuid is the same one in upper case; it is stored, compared and answered in lower case.
+/// Upper and lower case name the same uuid; it is stored, compared and returned in lower case.
 async fn uuids_in_any_case(s: &Server) {
     let upper = UUIDS.map(str::to_uppercase);
     let link = json!({ "id": upper[0], "address": "a", "serial": upper[1], "others": [upper[2]] });
@@ -333,7 +332,7 @@ async fn lists_that_must_be_sent(s: &Server) {
     assert_eq!(item, &json!(["by"]));
 }
 
-/// A call by somebody.
+/// Sends a request as a user.
 async fn by(s: &Server, name: &str, path: &str, body: Json) -> Reply {
     let token = s.token(name, &[]);
     s.raw(
@@ -419,7 +418,7 @@ async fn items_one_by_one(s: &Server) {
     remove("1").await.problem("min_items", "lines");
     assert_eq!(remove("7").await.code(), (404, "not_found"));
     assert_eq!((add("2").await.status, add("3").await.status), (201, 201));
-    // Four would be room enough for the collection, and are too many for the field.
+    // The collection allows four items, but the field does not.
     add("4").await.problem("max_items", "lines");
     assert_eq!(
         (remove("1").await.status, remove("2").await.status),
@@ -473,7 +472,7 @@ async fn items_at_once(s: &Server) {
     );
 }
 
-/// An addition to null starts from 0; only the sum is checked.
+/// An addition to null starts at 0; only the sum is checked.
 async fn sums(s: &Server) {
     sheet(s, "a").await;
     let before = s.get("/sheets/a").await.json();
@@ -526,7 +525,8 @@ async fn instants(s: &Server) {
 const EMPTY: &str = "";
 const FAR: &str = "far too long";
 
-/// Its operation writes what may not be there, behind a name that no macro looks through.
+/// An operation writes a value that its field forbids, through a const that the macro cannot
+/// evaluate.
 #[entity(routes(auth = none))]
 #[derive(Clone, Debug)]
 pub struct Label {
@@ -539,7 +539,7 @@ pub struct Label {
 #[operation(kind = "batch", action = "update", filter = (id == param(id)), set(text = EMPTY))]
 pub const CLEAR: Operation<Label>;
 
-/// Its default is no address.
+/// The default is not an email address.
 #[entity(routes(auth = none))]
 #[derive(Clone, Debug)]
 pub struct Letter {
@@ -580,7 +580,7 @@ static PARCELS: Package = package!(name = "parcels", entities = [entity(Parcel, 
 static LABELS: Package = package!(name = "labels", entities = [entity(Label, [CLEAR])]);
 static LETTERS: Package = package!(name = "letters", entities = [entity(Letter)]);
 
-/// Nothing is served that could only ever be refused.
+/// The app does not start if a declaration could only be refused.
 #[tokio::test]
 async fn constants_are_judged_at_the_start() {
     for (package, told) in [

@@ -1,4 +1,4 @@
-//! Postgres: writes that want what others hold. They end, they end well, and nobody else waits with
+//! PostgreSQL: writes that need locks of other calls. They finish, and other calls do not wait with
 //! them.
 
 #![allow(missing_docs)] // test entities
@@ -14,7 +14,7 @@ use tokio::sync::Notify;
 
 use crate::server::{Reply, Server};
 
-/// Has a place that no other one has.
+/// Has a unique place.
 #[entity(unique(place), routes(auth = none))]
 #[derive(Clone, Debug)]
 pub struct Guest {
@@ -25,7 +25,7 @@ pub struct Guest {
     pub visits: i64,
 }
 
-/// The same, and every change is told.
+/// The same with audited changes.
 #[entity(unique(place), routes(auth = none, update(event(name = "visitor.moved"), audit = "move")))]
 #[derive(Clone, Debug)]
 pub struct Visitor {
@@ -34,7 +34,7 @@ pub struct Visitor {
     pub place: String,
 }
 
-/// Knows how many parts are in it.
+/// Counts its parts.
 #[entity(routes(auth = none))]
 #[derive(Clone, Debug)]
 pub struct Crate {
@@ -76,12 +76,12 @@ async fn server() -> Server {
     s
 }
 
-/// Somebody else at the database.
+/// A second connection to the database.
 fn other(s: &Server) -> PostgresStore {
     PostgresStore::open(PostgresOptions::new(s.url())).unwrap()
 }
 
-/// Two records exchange their places again and again, thirty times at once.
+/// Two records repeatedly exchange their places, thirty times concurrently.
 async fn exchange(s: &Server, path: &str) -> Vec<Reply> {
     join_all((0..60).map(async |i| {
         let (id, place) = if i % 2 == 0 { ("a", "b") } else { ("b", "a") };
@@ -99,7 +99,7 @@ async fn uniques_are_exchanged() {
             join_all((0..60).map(async |i| s.patch("/guests/c", json!({"visits": i})).await));
         let (moved, visits) = tokio::join!(exchange(&s, path), others);
         for reply in moved {
-            // Each finds its place taken.
+            // Each place is taken.
             assert_eq!(reply.code(), (409, "conflict"), "{path}: {reply:?}");
             assert_eq!(
                 reply.problems(),
@@ -131,7 +131,7 @@ async fn a_blocked_record_blocks_no_other() {
         _ => s.patch("/guests/a", json!({"visits": i})).await.status,
     }));
     let go_on = async {
-        // All of them have met the lock.
+        // All of them wait for the lock.
         while other_waits(&other).await == 0 {
             tokio::task::yield_now().await;
         }
@@ -160,7 +160,7 @@ async fn a_blocked_record_blocks_no_other() {
     linchpin::store::Store::close(&other).await;
 }
 
-/// How many statements wait for a lock.
+/// The number of statements that wait for a lock.
 async fn other_waits(other: &PostgresStore) -> i64 {
     sqlx::query_scalar("SELECT count(*) FROM pg_locks WHERE NOT granted")
         .fetch_one(other.pool())
@@ -168,7 +168,7 @@ async fn other_waits(other: &PostgresStore) -> i64 {
         .unwrap()
 }
 
-/// One of the user's that takes its time, and one that waits for it, keep nobody else from
+/// A slow transaction of the app, and a transaction that waits for it, do not prevent others from
 /// beginning.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn transactions_run_side_by_side() {

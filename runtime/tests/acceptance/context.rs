@@ -22,7 +22,7 @@ pub enum Tier {
 linchpin::context! {
     /// The language that the caller reads.
     pub locale: String;
-    /// Where the caller is.
+    /// The region of the caller.
     pub region: String;
     /// How much the caller may see; looked up.
     pub level: i64;
@@ -31,7 +31,7 @@ linchpin::context! {
     pub since: Timestamp;
 }
 
-/// Stands for another crate: declarations read the value by its path.
+/// Represents another crate: declarations read the value by its path.
 mod elsewhere {
     linchpin::context! {
         pub trusted: bool;

@@ -32,7 +32,7 @@ pub enum Status {
     Live,
 }
 
-/// Keeps numbers of its replies.
+/// Has counters of its replies.
 #[entity(soft_delete(deleted_at), version(required_on_write = false), routes(auth = none))]
 #[derive(Clone, Debug)]
 pub struct Topic {
@@ -62,7 +62,7 @@ pub struct Topic {
 )]
 pub const RECOUNT: Operation<Topic>;
 
-/// What is counted, in several ways.
+/// Counted in several ways.
 #[entity(
     soft_delete(deleted_at),
     unique(slug),
@@ -138,7 +138,7 @@ pub const RESTORE: Operation<Answer>;
 #[operation(kind = "custom", http(method = "POST"), params(a: String, b: String), handler(memory = swap, sqlite = swap, postgres = swap))]
 pub const SWAP: Operation<Answer>;
 
-/// What two answers belong to changes places.
+/// Exchanges the parents of two answers.
 async fn swap<S: CustomStore>(call: CustomCall<Answer, S>, a: String, b: String) -> Result<()> {
     let answers = call.adapter();
     call.cx()
@@ -172,7 +172,7 @@ async fn swap<S: CustomStore>(call: CustomCall<Answer, S>, a: String, b: String)
         .map(|_| ())
 }
 
-/// Belongs to a topic for good or bad, and is gone with it.
+/// Counted by two topics: it is deleted with the first, and kept without the second.
 #[entity(
     belongs_to(topic: Post, key = post_id, on_delete = "cascade"),
     belongs_to(other: Post, key = other_id, on_delete = "set_null"),
@@ -221,7 +221,7 @@ pub struct Shop {
     pub offers: i64,
 }
 
-/// A tenant's, and whoever counts it is one as well.
+/// A pin of a tenant; its counter belongs to an entity of the same tenant.
 #[entity(tenant(team), unique(slug), counter(Board.pins, by = board_id))]
 #[derive(Clone, Debug)]
 pub struct Pin {
@@ -251,7 +251,7 @@ pub enum Rank {
     Owner,
 }
 
-/// Somebody must own it.
+/// A club needs at least one owner.
 #[entity(soft_delete(deleted_at), routes(auth = none))]
 #[derive(Clone, Debug)]
 pub struct Club {
@@ -344,7 +344,7 @@ fn system() -> Cx {
     Cx::system("look")
 }
 
-/// Every number equals its definition, of deleted topics as well.
+/// Every counter equals its definition, for deleted topics as well.
 async fn sound(s: &Server, after: &str) {
     let answers = s.running().adapter::<Answer>().unwrap();
     let topics = s.running().adapter::<Topic>().unwrap();
@@ -510,7 +510,7 @@ async fn a_counter_follows_every_change(s: &Server) {
     assert!(made.iter().all(|reply| reply.status == 201), "{made:?}");
     assert_eq!(live().await, 27);
     sound(s, "all of it").await;
-    // No client writes it.
+    // Clients cannot write counters.
     for reply in [
         s.post("/topics", json!({"id": "u", "live": 3})).await,
         s.patch("/topics/t", json!({"live": 3})).await,
@@ -522,8 +522,7 @@ async fn a_counter_follows_every_change(s: &Server) {
     }
 }
 
-/// Several transactions of one process at a time: what holds them apart is the server, and none of
-/// them waits in a circle.
+/// Concurrent transactions of one process: the server keeps them apart, and there is no deadlock.
 #[cfg(feature = "postgres")]
 mod many_transactions {
     use crate::server::Server;

@@ -255,14 +255,14 @@ const ON_EVERY_STORE: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// Tests that one store lacks: the store, the test with the store left open, and the reason.
+/// Tests that one store lacks: the store, the test without the store in its path, and the reason.
 const NOT_ON: &[(&str, &str, &str)] = &[(
     "memory",
     "provider::lasting::*",
     "nothing in it outlives the process",
 )];
 
-/// Tests outside of this program, by file and name.
+/// Tests in other programs, by file and name.
 const ELSEWHERE: &[(&str, &str)] = &[(
     "app_suite/gate.rs",
     "start_up_lists_every_missing_capability_and_touches_nothing",
@@ -390,7 +390,7 @@ fn promised_behaviour_has_a_test_on_every_store() {
 /// A test that runs on one store runs on all.
 #[test]
 fn every_test_of_one_store_is_one_of_all() {
-    // By its path, with the store left open.
+    // By path, without the store.
     let of = |store: &str| -> BTreeSet<String> {
         let on = |test: &String| {
             let parts: Vec<&str> = test

@@ -1,4 +1,4 @@
-//! `custom`: functions of the user, for each store.
+//! `custom`: functions of the app, for each store.
 
 #![allow(missing_docs)] // test entities
 #![allow(clippy::unused_async)] // functions of custom operations are async by their signature
@@ -11,7 +11,7 @@ use serde_json::{Value as Json, json};
 use crate::cases;
 use crate::server::{Reply, Server};
 
-/// What a tenant keeps.
+/// A parcel of a tenant.
 #[entity(
     tenant(tenant_id),
     soft_delete(deleted_at),
@@ -33,7 +33,7 @@ pub struct Parcel {
     pub deleted_at: Option<Timestamp>,
 }
 
-/// From what weight, and whether with the sum.
+/// The minimum weight, and whether to return the sum.
 #[derive(Clone, Debug, Embedded)]
 pub struct Bounds {
     #[field(range = 0..=1000)]
@@ -41,7 +41,7 @@ pub struct Bounds {
     pub note: Option<String>,
 }
 
-/// How many, and how heavy.
+/// The number of parcels and their weight.
 #[derive(Clone, Debug, PartialEq, Embedded)]
 pub struct Weights {
     pub count: i64,
@@ -49,7 +49,7 @@ pub struct Weights {
     pub note: Option<String>,
 }
 
-/// Says who was asked for.
+/// Returns its parameter.
 #[operation(
     kind = "custom",
     http(method = "GET", path = "ping/{who}"),
@@ -60,7 +60,7 @@ pub struct Weights {
 )]
 pub const PING: Operation<Hello>;
 
-/// Nothing of it is stored.
+/// The output of an operation; it is not stored.
 #[entity(routes(auth = none))]
 #[derive(Clone, Debug)]
 pub struct Hello {
@@ -85,7 +85,7 @@ async fn quiet<S: CustomStore>(_: CustomCall<Hello, S>, who: String) -> Result<S
     Ok(format!("quiet {who}"))
 }
 
-/// Fails as it is told to.
+/// Fails in the way that its parameter names.
 #[operation(
     kind = "custom",
     http(method = "POST"),
@@ -108,7 +108,7 @@ async fn fail<S: CustomStore>(
     Ok(())
 }
 
-/// Counts what is heavy enough.
+/// Counts the parcels of at least a weight.
 #[operation(
     kind = "custom",
     http(method = "POST", path = "weigh"),
@@ -143,7 +143,7 @@ async fn weigh<S: SqlStore>(call: CustomCall<Parcel, S>, input: Bounds) -> Resul
     })
 }
 
-/// The heaviest ones.
+/// The heaviest parcels.
 #[operation(
     kind = "custom",
     http(method = "GET"),
@@ -170,7 +170,7 @@ async fn heaviest<S: SqlStore>(call: CustomCall<Parcel, S>, most: i64) -> Result
         .await
 }
 
-/// Sends a parcel and everything lighter: through the adapter, or by statements of its own.
+/// Sends a parcel and all lighter ones: with the adapter, or with SQL.
 #[operation(
     kind = "custom",
     http(method = "POST", path = "{id}/send"),
@@ -238,7 +238,7 @@ async fn send<S: SqlStore>(call: CustomCall<Parcel, S>, id: String) -> Result<St
     Ok(id)
 }
 
-/// A statement that forgets whose records it reads.
+/// A statement without the row-level filter.
 #[operation(
     kind = "custom",
     http(method = "GET"),
@@ -265,7 +265,7 @@ async fn leak_memory(call: MemoryCall<Parcel>, how: String) -> Result<Option<Str
 async fn leak<S: SqlStore>(call: CustomCall<Parcel, S>, how: String) -> Result<Option<String>> {
     match how.as_str() {
         "forgets" => Ok(call.sql("SELECT id FROM {table}").column("id").await?.pop()),
-        // A value of the guard would take its place.
+        // A value of the row-level filter would take its place.
         "unbound" => call
             .sql("SELECT id FROM {visible} WHERE slug <> $1")
             .column("id")
@@ -277,7 +277,7 @@ async fn leak<S: SqlStore>(call: CustomCall<Parcel, S>, how: String) -> Result<O
             .column("id")
             .await
             .map(|mut ids| ids.pop()),
-        // A key that somebody else told: it is answered only to those who may see the record.
+        // A key of another caller's record: the response contains it only if the caller may see it.
         "stranger" => Ok(call
             .adapter()
             .list(&Cx::system("a leak"), ListQuery::default())
@@ -726,7 +726,7 @@ async fn cust_openapi(s: &Server) {
     assert!(!paths.keys().any(|path| path.contains("quiet")));
 }
 
-/// Start-up: who has no function for the store in use does not start.
+/// An app without a function for the configured store does not start.
 mod start {
     use linchpin::StartupError;
     use linchpin::prelude::*;
@@ -805,7 +805,7 @@ mod start {
 
     #[cfg(feature = "postgres")]
     mod postgres {
-        // Never connected to: nobody listens there.
+        // The server does not exist, and the app never connects to it.
         #[tokio::test]
         async fn custom_without_a_function_for_the_store_does_not_start() {
             super::refused("postgres://nobody@127.0.0.1:1/none", "postgres").await;

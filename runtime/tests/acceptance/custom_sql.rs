@@ -1,5 +1,5 @@
-//! Statements of custom operations: the name of the records that a caller may see, and texts that
-//! are judged before anybody calls.
+//! SQL of custom operations: the placeholder for the visible records, and texts that start-up
+//! checks.
 
 #![allow(missing_docs)] // a fixture
 
@@ -10,7 +10,7 @@ use serde_json::{Value as Json, json};
 use crate::cases;
 use crate::server::{SECRET, Server};
 
-/// What somebody keeps.
+/// A trunk of an owner.
 #[entity(scope(owner_id = ctx(actor.id)), routes(auth = "userAuth"))]
 #[derive(Clone, Debug)]
 pub struct Trunk {
@@ -20,10 +20,10 @@ pub struct Trunk {
     pub weight: i64,
 }
 
-/// By two names for the records that the caller may see.
+/// Uses both placeholders for the records that the caller may see.
 const HEAVIER: &str = "SELECT t.id FROM {visible} AS t WHERE t.weight > (SELECT avg(o.weight) FROM {visible} o) ORDER BY t.id";
 
-/// Those that are heavier than the mean.
+/// The trunks that are heavier than the mean.
 #[operation(
     kind = "custom",
     http(method = "GET"),
@@ -93,7 +93,7 @@ async fn visible_under_another_name(s: &Server) {
     }
 }
 
-/// Whose statements no database knows how to run.
+/// Its statements are invalid SQL.
 #[entity(routes(auth = none))]
 #[derive(Clone, Debug)]
 pub struct Chest {
@@ -130,7 +130,7 @@ async fn chests<S: SqlStore>(call: CustomCall<Chest, S>) -> Result<i64> {
 
 static CHESTS: Package = package!(name = "chests", entities = [entity(Chest, [COUNT_CHESTS])]);
 
-/// What the start says, empty when there is nothing.
+/// The start-up error; empty if the app starts.
 async fn started(url: String) -> String {
     let config = Config::new().signing_secret(SECRET).port(0).database(url);
     match App::new(config)
@@ -144,7 +144,7 @@ async fn started(url: String) -> String {
     }
 }
 
-/// All that is wrong is told at once.
+/// All mistakes are reported together.
 fn all_wrong(text: &str) {
     assert_eq!(
         (
@@ -156,7 +156,7 @@ fn all_wrong(text: &str) {
     );
     for part in [
         "wieght",
-        "leaves the guard out",
+        "has no row-level filter",
         "does not name `$1`",
         "in: weight = wieght",
     ] {

@@ -21,7 +21,7 @@ pub enum Kind {
     Reply,
 }
 
-/// What somebody is told.
+/// A notice for a user.
 #[entity(index(owner_id), sort = asc(title), scope(owner_id = ctx(actor.id)), pagination(default = 2, max = 10))]
 #[derive(Clone, Debug)]
 pub struct Notice {
@@ -40,7 +40,7 @@ pub struct Notice {
     pub created_at: Timestamp,
 }
 
-/// Marks all that is there as seen.
+/// Marks all notices as seen.
 #[operation(
     kind = "batch",
     action = "update",
@@ -51,11 +51,11 @@ pub struct Notice {
 )]
 pub const MARK_ALL: Operation<Notice>;
 
-/// Removes what has been seen.
+/// Removes the seen notices.
 #[operation(kind = "batch", action = "delete", filter = (seen && title == param(title)), optional_params(title), returns = "void")]
 pub const TIDY: Operation<Notice>;
 
-/// A page of what is there.
+/// A page of notices.
 #[operation(
     kind = "lookup",
     fields(kind = param(kind, default = Kind::Mention)),
@@ -72,7 +72,8 @@ pub static NOTICES: Package = package!(
 
 cases!(&crate::defaults::NOTICES => a_parameter_defaults_to_the_instant_of_the_call, what_narrows, defaults_of_reads, said_of_defaults);
 
-/// Calls that wait, by name: that one has come, and that it may go on.
+/// Waiting calls by name: the first semaphore says that a call has arrived, the second lets it
+/// continue.
 type Gates = BTreeMap<String, (Arc<Semaphore>, Arc<Semaphore>)>;
 
 static GATES: LazyLock<Mutex<Gates>> = LazyLock::new(Mutex::default);
@@ -87,7 +88,7 @@ fn gate(name: &str) -> (Arc<Semaphore>, Arc<Semaphore>) {
         .clone()
 }
 
-/// Has a call wait that says so.
+/// Delays calls with a certain header.
 async fn held(call: RouteCall<'_>, next: Next<'_>) -> Result<Response<Body>> {
     if let Some(name) = call
         .parts
@@ -139,7 +140,7 @@ async fn make(s: &Server, title: &str, more: Json) {
     assert_eq!(call(s, "POST", "/notices", body, &[]).await.status, 201);
 }
 
-/// The titles of what has been seen.
+/// The titles of the seen notices.
 async fn seen(s: &Server) -> Vec<String> {
     let page = call(s, "GET", "/notices?seen=true&limit=10", Json::Null, &[])
         .await
@@ -157,7 +158,7 @@ async fn a_parameter_defaults_to_the_instant_of_the_call(s: &Server) {
     s.advance(10);
     make(s, "b", json!({})).await;
     s.advance(10);
-    // A record that is made while the call is under way is later than its instant.
+    // A record that is created during the call is later than the call's instant.
     let name = format!("{s:p}");
     let (come, go) = gate(&name);
     let waits = [("x-gate", name.as_str())];
@@ -171,7 +172,7 @@ async fn a_parameter_defaults_to_the_instant_of_the_call(s: &Server) {
     let (marked, ()) = tokio::join!(marking, meanwhile);
     assert_eq!((marked.status, marked.json()), (200, json!(2)));
     assert_eq!(seen(s).await, ["a", "b"]);
-    // Who says until when reaches only what is older, and may say what is written as well.
+    // A call that sets the limit reaches only older records, and may also set the value to write.
     let until = Timestamp::from_millis(s.now().millis() - 15).to_string();
     let back = call(
         s,
@@ -196,7 +197,7 @@ async fn a_parameter_defaults_to_the_instant_of_the_call(s: &Server) {
         json!(3)
     );
     assert_eq!(seen(s).await, ["a", "b", "c"]);
-    // Somebody else's stay as they are.
+    // Records of other users are unchanged.
     let token = s.token("v", &[]);
     assert_eq!(
         s.raw(
@@ -209,7 +210,7 @@ async fn a_parameter_defaults_to_the_instant_of_the_call(s: &Server) {
         .json(),
         json!(0)
     );
-    // In code, by the instant of the context.
+    // From code, the instant of the context applies.
     let (notices, early) = (
         s.running().adapter::<Notice>().unwrap(),
         Timestamp::from_millis(s.now().millis() - 21),
@@ -234,8 +235,8 @@ async fn what_narrows(s: &Server) {
     ] {
         make(s, title, json!({"kind": kind, "rank": rank})).await;
     }
-    // Conditions are only added; what is left out holds nobody back, in whatever order the
-    // statements are first needed.
+    // Conditions only narrow. An omitted parameter drops its condition, in whatever order the
+    // statements are first prepared.
     for (body, expected) in [
         (json!({"kind": "reply", "least": 2}), vec!["d"]),
         (json!({"kind": "reply"}), vec!["c", "d"]),
@@ -253,7 +254,7 @@ async fn what_narrows(s: &Server) {
         assert_eq!(seen(s).await, expected, "{body}");
         call(s, "POST", "/notices/mark-all", json!({"seen": false}), &[]).await;
     }
-    // Left out is not null, and a value that fits nothing narrows to nothing.
+    // Omitted is not null, and a value that matches nothing narrows to nothing.
     call(s, "POST", "/notices/mark-all", json!({"kind": null}), &[])
         .await
         .problem("null_not_allowed", "kind");
@@ -279,7 +280,7 @@ async fn what_narrows(s: &Server) {
         json!(0)
     );
     assert_eq!(seen(s).await, [""; 0]);
-    // The same of what is removed; the fixed condition holds always.
+    // The same for removals; the fixed condition always applies.
     call(s, "POST", "/notices/mark-all", json!({"least": 2}), &[]).await;
     make(s, "e", json!({"seen": true})).await;
     let left = async |body: Json| {
@@ -327,7 +328,7 @@ async fn defaults_of_reads(s: &Server) {
     };
     let first = shown("").await.json();
     assert_eq!(titles(&first), "ad");
-    // A cursor does not depend on an instant that nobody gave, but on one that somebody did.
+    // A cursor does not depend on the default instant, but on one that the caller gives.
     s.advance(5);
     let cursor = first["nextCursor"].as_str().unwrap();
     assert_eq!(
@@ -341,7 +342,7 @@ async fn defaults_of_reads(s: &Server) {
             .code(),
         (400, "invalid_cursor")
     );
-    // The default by name is the default.
+    // Naming the default value does not change the call, so the cursor is valid.
     assert_eq!(
         titles(
             &shown(&format!("?cursor={cursor}&kind=mention&least=-5"))

@@ -124,7 +124,7 @@ async fn a_transition_accepts_a_record_that_is_there_already(s: &Server) {
     assert!(first.headers.contains_key("x-event-id"));
     send(s, "PATCH", "/leaves/a", &json!({"title": "own"})).await;
     let again = call(s, "POST", "/leaves/a/publish").await;
-    // Unchanged, what `set` would write included.
+    // The record is unchanged, including the fields in `set`.
     assert_eq!(
         (again.status, again.header("etag"), &again.json()["title"]),
         (200, "\"3\"".to_owned(), &json!("own"))
@@ -132,7 +132,7 @@ async fn a_transition_accepts_a_record_that_is_there_already(s: &Server) {
     assert!(!again.headers.contains_key("x-event-id"));
     let boolean = call(s, "POST", "/leaves/a/release").await;
     assert_eq!((boolean.status, boolean.json()), (200, json!(true)));
-    // A stale version is told as ever.
+    // A stale version is reported as usual.
     let token = s.token("e", &[]);
     let stale = s
         .raw(
@@ -146,7 +146,7 @@ async fn a_transition_accepts_a_record_that_is_there_already(s: &Server) {
     assert_eq!(call(s, "POST", "/leaves/a/shelve").await.status, 200);
     let third = call(s, "POST", "/leaves/a/publish").await;
     assert_eq!(third.code(), (400, "invalid_transition"));
-    // Without the option, a second time is a wrong state.
+    // Without the option, the second call finds the wrong state.
     assert_eq!(
         call(s, "POST", "/leaves/a/shelve").await.code(),
         (400, "invalid_transition")
@@ -180,7 +180,7 @@ async fn restore_brings_a_deleted_record_back(s: &Server) {
         call(s, "POST", "/leaves/a/restore").await.code(),
         (404, "not_found")
     );
-    // Somebody else takes the slug meanwhile.
+    // Another record takes the slug in the meantime.
     call(s, "DELETE", "/leaves/a").await;
     make(s, "b", "slug").await;
     let taken = call(s, "POST", "/leaves/a/restore").await;
@@ -189,10 +189,10 @@ async fn restore_brings_a_deleted_record_back(s: &Server) {
     assert_eq!(call(s, "GET", "/leaves/a").await.status, 404);
     assert_eq!(call(s, "GET", "/leaves/lost/slug").await.json()["id"], "a");
     call(s, "DELETE", "/leaves/b").await;
-    // Two deleted records share it: the first by the order is shown.
+    // Two deleted records have it: the response contains the first one in the order.
     assert_eq!(call(s, "GET", "/leaves/lost/slug").await.json()["id"], "a");
     assert_eq!(call(s, "POST", "/leaves/a/restore").await.status, 200);
-    // Purged is gone for good.
+    // A purged record cannot be restored.
     let leaves = s.running().adapter::<Leaf>().unwrap();
     leaves
         .purge(&linchpin::Cx::system("test"), "b")
@@ -202,7 +202,7 @@ async fn restore_brings_a_deleted_record_back(s: &Server) {
         call(s, "POST", "/leaves/b/restore").await.code(),
         (404, "not_found")
     );
-    // Neither is for everybody.
+    // Both routes need an authenticated caller.
     let token = s.token("e", &[]);
     for (method, path) in [
         ("POST", "/leaves/a/restore"),
@@ -253,7 +253,7 @@ async fn only_what_is_deleted(s: &Server) {
         (vec!["d".to_owned()], &json!(false))
     );
     assert_eq!(ids(&call(s, "GET", "/leaves").await.json()), ["b", "e"]);
-    // Other operations do not meet them.
+    // Other operations do not see deleted records.
     assert_eq!(
         call(s, "POST", "/leaves/a/publish").await.code(),
         (404, "not_found")

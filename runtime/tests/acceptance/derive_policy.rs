@@ -1,5 +1,4 @@
-//! A derive asks of a caller what the lists of its sources ask, all of it, whatever its own policy
-//! lets pass.
+//! A `derive` applies the list policy of each of its sources, whatever its own policy allows.
 
 #![allow(missing_docs, dead_code)] // test entities; HTTP calls their operations
 
@@ -31,27 +30,27 @@ macro_rules! sources {
     )*};
 }
 sources! {
-    /// Anybody's.
+    /// For anonymous callers.
     Open "open" (),
-    /// Of callers with a second factor.
+    /// For callers with a second factor.
     Proved "proved" (list(auth = "userAuth", guards(require_mfa))),
-    /// Of services.
+    /// For services.
     Served "served" (list(auth = "bearer")),
-    /// Of members.
+    /// For members.
     Membered "membered" (list(auth = "userAuth", roles = ["member"])),
-    /// Of whoever a middleware lets pass.
+    /// For callers that a middleware admits.
     Watched "watched" (list(middleware = [watched])),
-    /// Shown twice a minute.
+    /// At most twice a minute.
     Counted "counted" (list(rate_limit = "2/min")),
     /// Below a guard of the app.
     Below "inside" (),
-    /// Of readers, or of owners.
+    /// For readers, or for owners.
     Owned "owned" (list(auth = "userAuth", permission(requires = "read", owner_field = owner_id))),
-    /// Its list shows no title.
+    /// Its list does not return the title.
     Narrow "narrow" (list(output(id))),
 }
 
-/// Of a tenant.
+/// A record of a tenant.
 #[entity(tenant(tenant_id))]
 #[derive(Clone, Debug)]
 pub struct Held {
@@ -87,7 +86,7 @@ pub const SHORT: Operation<Open>;
 #[operation(kind = "derive", source(Open), merge = "union")]
 pub const PLAIN: Operation<Open>;
 
-/// Lets a call pass unless it asks not to, and says that it was there.
+/// Admits a call unless it has a certain header, and marks the response.
 async fn watched(call: RouteCall<'_>, next: Next<'_>) -> Result<Response> {
     assert_eq!(
         (call.name, call.path),
@@ -106,7 +105,7 @@ async fn watched(call: RouteCall<'_>, next: Next<'_>) -> Result<Response> {
     }
 }
 
-/// Stands around everything; counts itself.
+/// A middleware of the package that counts its runs.
 async fn stamped(_: RouteCall<'_>, next: Next<'_>) -> Result<Response> {
     let mut response = next.await?;
     response
@@ -139,7 +138,7 @@ static HOUSE: Package = package!(
     middleware = [stamped],
 );
 
-/// Gives the names their meaning, by the roles of the actor.
+/// Registers the names in policies, by the roles of the actor.
 struct Keeper;
 
 impl Plugin for Keeper {
@@ -177,7 +176,7 @@ impl Plugin for Keeper {
     }
 }
 
-/// Readers may read.
+/// Actors with the role `reader` may read.
 struct Readers;
 
 impl Evaluator for Readers {
@@ -193,7 +192,7 @@ impl Evaluator for Readers {
     }
 }
 
-/// Answers in the place of a derive, without a look at its sources.
+/// Replaces a derive and reads none of its sources.
 async fn replaced(_: OverrideCall) -> Result<Outcome> {
     let mut rows = Rows::count();
     rows.json = b"\"replaced\"".to_vec();
@@ -277,8 +276,7 @@ async fn what_lists_ask_derives_ask(s: &Server) {
         ),
     ] {
         for path in [format!("/d/open/{path}"), format!("/d/{list}")] {
-            // The first source holds something, so that the second is never read: it is asked all
-            // the same.
+            // The first source has records, so the second is not read. Its policy applies anyway.
             assert_eq!(ask(s, None, &path).await.code(), anonymous, "{path}");
             assert_eq!(ask(s, Some(&[]), &path).await.code(), known, "{path}");
             let reply = ask(s, Some(&[enough]), &path).await;
@@ -288,7 +286,8 @@ async fn what_lists_ask_derives_ask(s: &Server) {
                 "{path}"
             );
         }
-        // Before anything else about the request: who may not call learns nothing else.
+        // The policy is checked before everything else: a caller without access learns nothing
+        // else.
         assert_eq!(
             ask(s, Some(&[]), &format!("/d/open/{path}?nonsense=1"))
                 .await
@@ -312,7 +311,7 @@ async fn what_lists_ask_derives_ask(s: &Server) {
         ask(s, Some(&["mfa"]), "/d/open/replaced").await.json(),
         json!(["replaced"])
     );
-    // The records that a source names are of a list of their own.
+    // The records that a source refers to have a list policy of their own.
     assert_eq!(
         ask(s, Some(&[]), "/d/open/behind").await.code(),
         (403, "mfa_required")
@@ -331,7 +330,7 @@ async fn what_lists_ask_derives_ask(s: &Server) {
 
 async fn what_is_derived_is_counted(s: &Server) {
     seed(s).await;
-    // One call of the list, however many sources read it.
+    // It counts as one call of the list, however many sources read the list.
     assert_eq!(ask(s, None, "/d/open/twice").await.status, 200);
     assert_eq!(ask(s, None, "/d/counted").await.status, 200);
     let reply = ask(s, None, "/d/open/twice").await;
@@ -363,7 +362,7 @@ async fn middleware_is_asked(s: &Server) {
     assert_eq!(wish("answer").await.code(), (403, "forbidden"));
     let passed = wish("none").await;
     assert_eq!((passed.status, passed.json()), (200, json!(["open"])));
-    // That of the package stands around the request already.
+    // The middleware of the package runs once, for the outer request.
     assert_eq!(passed.headers.get_all("x-stamp").iter().count(), 1);
     assert_eq!(
         s.raw("GET", "/d/open/plain", &[("x-wish", "refuse")], "")
@@ -427,8 +426,8 @@ async fn lists_that_show_less(s: &Server) {
     assert_eq!(item["$ref"], "#/components/schemas/NarrowListRecord");
 }
 
-/// From code there is no request to look at: what can be told from the actor is asked, and the
-/// application itself is not.
+/// Calls from code check identity, roles and permissions only; calls of the application itself
+/// check nothing.
 async fn calls_from_code(s: &Server) {
     seed(s).await;
     let open = s.running().adapter::<Open>().unwrap();

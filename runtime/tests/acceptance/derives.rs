@@ -8,7 +8,7 @@ use serde_json::{Value as Json, json};
 use crate::cases;
 use crate::server::Server;
 
-/// What is not published yet.
+/// An unpublished text.
 #[entity(sort = asc(rank), routes(auth = none))]
 #[derive(Clone, Debug)]
 pub struct Sketch {
@@ -20,7 +20,7 @@ pub struct Sketch {
     pub tags: Vec<String>,
 }
 
-/// What is published.
+/// A published text.
 #[entity(sort = asc(rank), soft_delete(deleted_at), routes(auth = none))]
 #[derive(Clone, Debug)]
 pub struct Story {

@@ -6,6 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use linchpin::entity::{EntityDesc, FieldSet};
+use linchpin::event::{Batch, guard_fields};
 use linchpin::prelude::*;
 use linchpin::{Actor, BoxFuture, Cx, EntityEvent, EventSink};
 use serde_json::json;
@@ -15,6 +17,7 @@ use crate::server::Server;
 
 mod content;
 mod fixture;
+mod stored;
 
 use self::content::{
     every_kind_tells, failures_and_no_ops_are_silent, items_tell, the_long_form, what_it_holds,
@@ -22,14 +25,14 @@ use self::content::{
 };
 use self::fixture::*;
 
-/// Fails a few times, then hands on what it gets.
+/// Fails a few times, then forwards the events.
 struct Sink {
     out: mpsc::UnboundedSender<EntityEvent>,
     failures: AtomicUsize,
 }
 
 impl EventSink for Sink {
-    fn publish<'a>(&'a self, events: &'a [EntityEvent]) -> BoxFuture<'a, linchpin::Result<()>> {
+    fn publish<'a>(&'a self, batch: &'a Batch) -> BoxFuture<'a, linchpin::Result<()>> {
         Box::pin(async move {
             if self.failures.load(Ordering::SeqCst) > 0 {
                 assert!(
@@ -40,11 +43,16 @@ impl EventSink for Sink {
                 );
                 return Err(linchpin::Error::internal("not today"));
             }
-            for event in events {
-                let _ = self.out.send(event.clone());
+            for event in batch {
+                let _ = self.out.send(EntityEvent::clone(event));
             }
             Ok(())
         })
+    }
+
+    // As a consumer that decides who may hear of a record.
+    fn reads(&self, entity: &'static EntityDesc) -> FieldSet {
+        guard_fields(entity)
     }
 }
 
@@ -61,7 +69,7 @@ impl Heard {
             .unwrap()
     }
 
-    /// The name of the next event, after making sure that the answer names it.
+    /// The name of the next event, after a check that the response contains its id.
     async fn named(&mut self, reply: &crate::server::Reply) -> String {
         let event = self.next().await;
         assert_eq!(
@@ -75,7 +83,7 @@ impl Heard {
         event.name
     }
 
-    /// That nothing has been told: what is told next comes next.
+    /// Checks that no event was emitted: the next one comes from the next change.
     async fn silent(&mut self, reply: &crate::server::Reply) {
         assert!(!reply.headers.contains_key("x-event-id"), "{reply:?}");
         let mark = format!("mark-{}", linchpin::Uuid::new_v7());
@@ -178,7 +186,7 @@ async fn a_response_names_its_event(mut h: Heard) {
     assert_eq!(batch.json(), json!(3));
     let event = h.next().await;
     assert_eq!(
-        (event.name.as_str(), &event.payload),
+        (event.name.as_str(), event.payload.value()),
         ("blog.articles.clear", &json!({"count": 3}))
     );
     assert_eq!(batch.headers["x-event-id"], event.id.as_str());
@@ -201,7 +209,7 @@ async fn transactions_tell_when_committed(mut h: Heard) {
     assert!(undone.is_err());
     let done = cx.transaction(async |cx| {
         let first = articles.create(cx, article("first")).await?;
-        // Refused alone; the transaction goes on.
+        // Only this call is refused; the transaction continues.
         assert!(articles.create(cx, article("first")).await.is_err());
         articles.publish(cx, first.id.as_str()).await?;
         articles.create(cx, article("second")).await
@@ -271,7 +279,7 @@ async fn owners(mut h: Heard) {
         (
             event.name.as_str(),
             event.tenant_id.as_deref(),
-            event.payload
+            event.payload.into_value()
         ),
         ("memos.created", Some("red"), made.json())
     );
@@ -279,6 +287,16 @@ async fn owners(mut h: Heard) {
         event.after.unwrap()["team"],
         "red",
         "guards of consumers need it"
+    );
+    let at = format!("/memos/{}", made.json()["id"].as_str().unwrap());
+    h.server
+        .raw("PATCH", &at, &headers, r#"{"text":"b"}"#)
+        .await;
+    let event = h.next().await;
+    assert_eq!(
+        (event.name.as_str(), event.before),
+        ("memos.updated", None),
+        "no condition reads the text"
     );
     let gone = h
         .server
@@ -291,9 +309,14 @@ async fn owners(mut h: Heard) {
         .await;
     let event = h.next().await;
     assert_eq!(gone.headers["x-event-id"], event.id.as_str());
-    assert_eq!((event.name.as_str(), event.before), ("memos.deleted", None));
+    assert_eq!(event.name, "memos.deleted");
     assert!(event.after.unwrap()["goneAt"].is_string());
-    // Code of the application itself: the record says whose it is.
+    // It touches a field that conditions read, so consumers can tell what changed.
+    assert_eq!(
+        event.before.as_deref(),
+        Some(&json!({"team": "red", "goneAt": null}))
+    );
+    // Called by the application itself: the record contains its owner.
     let memos = h.server.running().adapter::<Memo>().unwrap();
     memos
         .purge(&Cx::system("a test"), made.json()["id"].as_str().unwrap())
@@ -330,7 +353,8 @@ async fn owners_that_are_numbers(mut h: Heard) {
         tenants,
         ["created", "updated", "pay", "settle", "deleted"].map(of_seven)
     );
-    // Code of the application itself: the record says whose it is. Those of no tenant are of none.
+    // Called by the application itself: the record contains its tenant. Records without a tenant
+    // belong to none.
     let bills = h.server.running().adapter::<Bill>().unwrap();
     let reply = h
         .server
@@ -418,7 +442,7 @@ async fn entities_nobody_listens_to_record_nothing() {
         .query_row("SELECT count(*) FROM linchpin_outbox", [], |row| row.get(0))
         .unwrap();
     assert_eq!(stored, 1);
-    // A route that names an event is reason enough for its entity.
+    // An entity needs an outbox if a route names an event.
     let server = Server::memory(&NEWS).await;
     assert!(
         server
@@ -434,7 +458,7 @@ async fn entities_nobody_listens_to_record_nothing() {
             .headers
             .contains_key("x-event-id")
     );
-    // And an app in which nobody listens has no outbox at all.
+    // An app without consumers records nothing.
     let server = Server::sqlite(&SILENT).await;
     assert!(
         !server
@@ -444,7 +468,10 @@ async fn entities_nobody_listens_to_record_nothing() {
             .contains_key("x-event-id")
     );
     let file = rusqlite::Connection::open(server.file().unwrap()).unwrap();
-    assert!(file.prepare("SELECT 1 FROM linchpin_outbox").is_err());
+    let stored: i64 = file
+        .query_row("SELECT count(*) FROM linchpin_outbox", [], |row| row.get(0))
+        .unwrap();
+    assert_eq!(stored, 0);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -476,7 +503,7 @@ async fn subscriptions_are_typed_or_by_name() {
     );
     let event = named.next().await.unwrap().unwrap();
     assert_eq!(published.headers["x-event-id"], event.id.as_str());
-    // The same, where a stream is asked for.
+    // The same as a stream.
     let mut named = std::pin::pin!(named.into_stream());
     let again = server.post("/articles", slug("two")).await.json();
     let published = server
@@ -490,11 +517,11 @@ async fn subscriptions_are_typed_or_by_name() {
         .unwrap()
         .unwrap();
     assert_eq!(published.headers["x-event-id"], event.id.as_str());
-    // Once the app serves, only what is recorded can be listened to.
+    // After the app has started, only recorded events can be subscribed to.
     let bus = server.running().adapters().events().clone();
     assert!(bus.subscribe::<Article>().is_ok());
     assert!(bus.subscribe::<Quiet>().is_err() && bus.subscribe_to("quiets.created").is_err());
-    // Too slow, and told so.
+    // The subscriber is too slow and gets an error.
     for _ in 0..1100 {
         server
             .post(&format!("/articles/{id}/count-view"), json!({}))
@@ -515,8 +542,7 @@ async fn subscriptions_are_typed_or_by_name() {
     }
 }
 
-/// Messages between parts of the app reach listeners of their name at once; events of entities are
-/// separate.
+/// Messages of the app reach listeners of their name at once; events of entities are separate.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_code_emits_is_heard_under_its_name() {
     let server = Server::memory(&NEWS).await;
@@ -546,7 +572,7 @@ async fn what_code_emits_is_heard_under_its_name() {
         bus.emit("welcome", &std::collections::BTreeMap::from([(vec![1], 1)]))
             .is_err()
     );
-    // Too slow, and told so; then it goes on.
+    // The listener is too slow and gets an error; then it continues.
     for n in 0..1100 {
         bus.emit("welcome", &n).unwrap();
     }
@@ -581,7 +607,7 @@ async fn delivered_events_are_kept_for_as_long_as_asked() {
     assert_eq!(left(), 2);
     server.advance(1_001);
     let deadline = tokio::time::Instant::now() + Duration::from_secs(30);
-    // The newest one stays, whatever its age: numbers go on behind it.
+    // The newest event is never removed, because numbers continue after it.
     while left() > 1 {
         assert!(
             tokio::time::Instant::now() < deadline,

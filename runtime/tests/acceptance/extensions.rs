@@ -1,4 +1,4 @@
-//! Overrides, extra routes, hooks of packages, and what a plugin may capture.
+//! Overrides, extra routes, hooks of packages, and handles that plugins keep.
 
 #![allow(missing_docs)] // test entities
 
@@ -44,7 +44,7 @@ pub const BY_NAME: Operation<Club>;
 #[operation(kind = "collection", field = members, operations(list, add), max_items = 2)]
 pub const MEMBERS: Operation<Club>;
 
-/// Another entity, which only the hook gives to the function.
+/// Another entity, whose adapter the function gets from a hook.
 #[entity(routes(auth = none))]
 #[derive(Clone, Debug)]
 pub struct Setting {
@@ -65,7 +65,7 @@ async fn motto<S: CustomStore>(call: CustomCall<Club, S>) -> Result<String> {
         .text)
 }
 
-/// Keeps the other entity's adapter for the functions, and writes what they need.
+/// Stores the adapter of the other entity for the functions, and writes a record that they need.
 async fn connect(adapters: Adapters) -> Result<()> {
     let settings = adapters.get::<Setting>()?;
     settings
@@ -86,7 +86,7 @@ struct Ask {
     times: u8,
 }
 
-/// Takes whatever axum takes.
+/// Uses several axum extractors.
 #[route(entity = Club, method = "POST", path = "echo/{n}", auth = none, max_body = "64B")]
 async fn echo(
     Path(n): Path<u8>,
@@ -108,7 +108,7 @@ pub static CLUBS: Package = package!(
     after_adapters = connect,
 );
 
-/// A plugin whose handler has captured an adapter.
+/// A plugin whose handler holds an adapter.
 struct Motto;
 
 impl Plugin for Motto {
@@ -248,7 +248,7 @@ async fn call(
 }
 
 async fn overrides(s: &Server) {
-    // The shell stays: auth, parsing, validation, the status and `Location`.
+    // Auth, parsing, validation, the status and `Location` still apply.
     assert_eq!(s.post("/clubs", json!({"name": "a"})).await.status, 401);
     call(s, "u", "POST", "/clubs", &json!({"name": "much too long"}))
         .await
@@ -288,7 +288,7 @@ async fn overrides(s: &Server) {
             .code(),
         (400, "invalid_transition")
     );
-    // Both forms of a lookup, under the guard of whoever asks.
+    // Both forms of a lookup, with the row-level filter of the caller.
     for form in ["/clubs/by-name?name=chess", "/clubs/by-name/chess"] {
         let token = s.token("u", &[]);
         assert_eq!(
@@ -307,7 +307,7 @@ async fn overrides(s: &Server) {
             "{form}"
         );
     }
-    // A collection is as many routes as it has methods.
+    // A collection has one route for each method.
     let token = s.token("u", &[]);
     let list = s
         .raw(
@@ -343,7 +343,7 @@ async fn hooks(s: &Server) {
     assert_eq!(missing.code(), Code::Internal);
 }
 
-// What axum's own extractors refuse has the standard body; what the function says stays as it is.
+// Errors of axum's extractors get the standard body; responses of the function are unchanged.
 async fn rejections(s: &Server) {
     let say = async |path: &str, kind: &str, body: &str| {
         s.raw("POST", path, &[("content-type", kind)], body).await

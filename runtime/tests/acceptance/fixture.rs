@@ -159,11 +159,11 @@ pub const NAME_TAKEN: Operation<Secret>;
 #[operation(kind = "transition", field = revealed, from = false, to = true)]
 pub const REVEAL: Operation<Secret>;
 
-/// Counts a look.
+/// Increments the number of views.
 #[operation(kind = "increment", field = looks)]
 pub const PEEK: Operation<Secret>;
 
-/// Functions of the user inherit.
+/// Functions of the app inherit the policy.
 #[route(entity = Secret, method = "GET", path = "feed")]
 async fn feed() -> &'static str {
     "secrets"
@@ -200,7 +200,7 @@ mod names {
     named!(Person);
 }
 
-/// Beside `GET /{id}`: the static path wins.
+/// The static path has priority over `GET /{id}`.
 #[route(entity = Post, method = "GET", path = "stats2")]
 async fn stats2() -> &'static str {
     "extra"

@@ -35,7 +35,7 @@ async fn made(s: &Server, path: &str, body: Json) {
     assert_eq!(reply.status, 201, "{path} {reply:?}");
 }
 
-/// A body without the id of its request.
+/// The body without the request id.
 fn same(reply: &Reply) -> (u16, Json) {
     let mut body: Json = serde_json::from_slice(&reply.body).unwrap_or_default();
     if let Some(object) = body.as_object_mut() {
@@ -52,8 +52,8 @@ fn ids(list: &Json) -> Vec<&str> {
         .collect()
 }
 
-/// Two parents that a stranger sees nothing of, `gone` and `own` of `o`, and one, `open`, that
-/// everybody sees. Every twenty-first child hangs on that one.
+/// Two parents that a stranger cannot see (`gone`, and `own` of `o`), and one that everyone sees
+/// (`open`). Every twenty-first child belongs to `open`.
 async fn family(s: &Server) {
     for (id, body) in [
         ("open", json!({})),
@@ -126,14 +126,14 @@ async fn a_gate_hides_records_everywhere(s: &Server) {
             200
         );
     }
-    // Pages are cut behind the gate, whatever lies between.
+    // Pages are filled after the gate, however many hidden records lie between.
     let mut walked = Vec::new();
     for record in s.walk("/children?limit=2&sort=title&sortDir=desc").await {
         walked.push(record["id"].as_str().unwrap().to_owned());
     }
     walked.sort();
     assert_eq!(walked, VISIBLE);
-    // Its owner sees what hangs on a closed parent.
+    // The owner sees the children of a closed parent.
     let own = send(s, "GET", "/children/stats", "o", Json::Null)
         .await
         .json();
@@ -144,7 +144,7 @@ async fn a_gate_hides_records_everywhere(s: &Server) {
             .json(),
         "55"
     );
-    // And all is back when the parent is: nothing was rewritten.
+    // All are visible again when the parent is: no record was rewritten.
     assert_eq!(
         send(s, "POST", "/parents/gone/restore", "o", Json::Null)
             .await
@@ -155,7 +155,7 @@ async fn a_gate_hides_records_everywhere(s: &Server) {
     assert_eq!(s.get("/children/c000").await.status, 200);
 }
 
-/// Every way to a record, with one that is hidden and with one that there is not.
+/// Every route to a record, with a hidden record and with a missing one.
 async fn a_gated_record_looks_missing_on_every_path(s: &Server) {
     family(s).await;
     let paths = |id: &str, slug: &str| {
@@ -224,7 +224,7 @@ async fn a_gated_record_looks_missing_on_every_path(s: &Server) {
         );
         assert_eq!(same(&hidden), same(&missing), "{method} {path}");
     }
-    // Nothing has happened to it.
+    // The record is unchanged.
     assert_eq!(
         send(s, "GET", "/children/c001", "o", Json::Null)
             .await
@@ -248,7 +248,7 @@ async fn a_gated_record_looks_missing_on_every_path(s: &Server) {
         .await
         .json();
     assert_eq!(stats, json!({"n": 55, "views": 45}));
-    // An existing record that is not seen is in the way, and is not changed.
+    // An upsert that meets a hidden record is refused and does not change it.
     let ensure =
         |slug: &str| json!({"slug": slug, "title": "mine", "id": "new", "parentId": "open"});
     assert_eq!(
@@ -285,7 +285,7 @@ async fn a_gated_record_looks_missing_on_every_path(s: &Server) {
     );
 }
 
-/// A new record names one that its maker sees, and so does one that is moved.
+/// A new record may refer only to a record that its creator sees, and so may a moved one.
 async fn a_new_record_names_a_visible_one(s: &Server) {
     family(s).await;
     let child = |parent: &str| json!({"id": "n", "parentId": parent, "slug": "n"});
@@ -316,8 +316,8 @@ async fn a_new_record_names_a_visible_one(s: &Server) {
         send(s, "POST", "/children", "o", child("own")).await.status,
         201
     );
-    // Moved out of sight by somebody who sees both ends: the answer is as written, and then it is
-    // gone for others.
+    // A caller who sees both parents moves the record: the response contains it, and then others no
+    // longer see it.
     assert_eq!(
         send(
             s,
@@ -399,7 +399,7 @@ async fn gates_form_trees(s: &Server) {
         ids(&send(s, "GET", "/folders", "o", Json::Null).await.json()["items"]),
         ["a", "b", "c", "x"]
     );
-    // Two above it are as many as there may be.
+    // This is the maximum number of ancestors.
     send(
         s,
         "POST",
@@ -439,7 +439,7 @@ async fn gates_form_trees(s: &Server) {
     );
 }
 
-/// Seeing a parent does not permit writing below it.
+/// A caller who sees a parent may still be unable to write below it.
 async fn a_gate_may_require_an_action(s: &Server) {
     for (id, closed) in [("p", false), ("q", true)] {
         made(
@@ -508,7 +508,7 @@ async fn a_visible_condition_hides_records(s: &Server) {
             .map(str::to_owned)
             .collect::<Vec<_>>()
     };
-    // Without somebody to compare with, nothing differs from him either.
+    // Without an actor, a comparison with the actor is false.
     assert_eq!(seen("").await, ["a"]);
     assert_eq!(seen("o").await, ["a", "c"]);
     assert_eq!(seen("p").await, ["a", "b", "c"]);
@@ -517,7 +517,7 @@ async fn a_visible_condition_hides_records(s: &Server) {
         s.patch("/timeds/c", json!({"status": "live"})).await.status,
         404
     );
-    // A cursor is that of a caller.
+    // A cursor is valid for one caller.
     let page = send(s, "GET", "/timeds?limit=1", "p", Json::Null)
         .await
         .json();
@@ -538,8 +538,8 @@ async fn a_visible_condition_hides_records(s: &Server) {
     assert_eq!(seen("").await, ["a", "d"]);
 }
 
-/// The application sees what is closed, and nothing behind what is deleted, unless it asks for
-/// that.
+/// The application sees records behind closed parents. It does not see records behind deleted
+/// parents, unless it includes deleted ones.
 async fn the_application_ignores_conditions_but_not_deletion(s: &Server) {
     family(s).await;
     let (children, parents) = (

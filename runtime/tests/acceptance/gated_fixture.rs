@@ -4,7 +4,7 @@
 use linchpin::operation::{CustomCall, MemoryCall, SqlStore};
 use linchpin::prelude::*;
 
-/// What children hang on: open to everybody, or to its owner alone.
+/// The parent of children: open to everyone, or visible to its owner only.
 #[entity(
     soft_delete(deleted_at),
     visible(open || owner_id == ctx(actor.id)),
@@ -40,7 +40,7 @@ pub enum Status {
     Live,
 }
 
-/// "child" of the case.
+/// The child in the tests.
 #[entity(
     gate(parent_id -> Parent),
     unique(slug),
@@ -101,7 +101,7 @@ pub const ENSURE: Operation<Child>;
 #[operation(kind = "derive", source(Child, where = (title == param(title))), source(Child, where = (slug == param(title))), merge = "union")]
 pub const FEED: Operation<Child>;
 
-/// Statements of the user's, which name the guard: how many records are seen.
+/// SQL of the app with the row-level filter: the number of visible records.
 #[operation(kind = "custom", http(method = "POST", path = "tally"), output = String, handler(memory = tally_memory, sqlite = tally, postgres = tally))]
 pub const TALLY: Operation<Child>;
 
@@ -129,7 +129,7 @@ async fn tally<S: SqlStore>(call: CustomCall<Child, S>) -> Result<String> {
     }
 }
 
-/// Seen through a child, and so through its parent.
+/// Visible through a child, and so through its parent.
 #[entity(gate(child_id -> Child), index(child_id), belongs_to(child: Child, key = child_id), routes(auth = none))]
 #[derive(Clone, Debug)]
 pub struct Remark {
@@ -139,7 +139,7 @@ pub struct Remark {
     pub text: Option<String>,
 }
 
-/// Records above records: seen when all above are.
+/// A folder in a tree: visible if all of its ancestors are.
 #[entity(gate(parent_id -> Folder, depth = 2), visible(open || owner_id == ctx(actor.id)), routes(auth = none))]
 #[derive(Clone, Debug)]
 pub struct Folder {
@@ -152,7 +152,7 @@ pub struct Folder {
     pub owner_id: Option<String>,
 }
 
-/// Seen through a tree.
+/// Visible through a tree.
 #[entity(gate(folder_id -> Folder), index(folder_id), routes(auth = none))]
 #[derive(Clone, Debug)]
 pub struct Leaf {
@@ -161,7 +161,7 @@ pub struct Leaf {
     pub folder_id: String,
 }
 
-/// Seen by those who may write to the parent, whoever may see it.
+/// Visible to callers who may write to the parent, whoever may see the parent.
 #[entity(gate(parent_id -> Parent, "write"), index(parent_id), routes(auth = none))]
 #[derive(Clone, Debug)]
 pub struct Entry {
@@ -170,7 +170,7 @@ pub struct Entry {
     pub parent_id: String,
 }
 
-/// Not before its time, and drafts to their author only.
+/// Hidden before its time; drafts are visible to their author only.
 #[entity(visible((deliver_at.is_none() || deliver_at <= now()) && (status == Status::Live || author != ctx(actor.id))), routes(auth = none))]
 #[derive(Clone, Debug)]
 pub struct Timed {

@@ -1,10 +1,10 @@
-//! Guards, middleware, named auth and roles of an enum: what stands between a caller and a route.
+//! Guards, middleware, named auth and roles of an enum: the checks before a route runs.
 
 #![allow(missing_docs)] // test entities
 
 use axum::http::HeaderValue;
 use axum::response::Response;
-use linchpin::http::{GuardArg, GuardCall, Middleware, NamedCheck};
+use linchpin::http::{GuardArg, GuardInput, Middleware, NamedCheck};
 use linchpin::prelude::*;
 use linchpin::{BoxFuture, Code, Plugin, PostCx, Result};
 use serde_json::{Value as Json, json};
@@ -21,7 +21,7 @@ pub enum Role {
     ChiefEditor,
 }
 
-/// Notes in which order it is reached, and what it saw.
+/// Records the order of the middleware, and the caller that it sees.
 async fn outer(call: RouteCall<'_>, next: Next<'_>) -> Result<Response> {
     let seen = format!(
         "{} {} as {}",
@@ -44,7 +44,7 @@ async fn outer(call: RouteCall<'_>, next: Next<'_>) -> Result<Response> {
 mod inner {
     use super::*;
 
-    /// Refuses, answers itself, or lets the call go on.
+    /// Refuses the call, responds itself, or continues.
     pub async fn gate(call: RouteCall<'_>, next: Next<'_>) -> Result<Response> {
         match call
             .parts
@@ -95,7 +95,7 @@ pub const RENAME: Operation<Door>;
 #[operation(kind = "lookup", fields(slug = param(slug)), returns = "one", route(auth = "userAuth", roles = [crate::gates::Role::Admin]))]
 pub const BY_SLUG: Operation<Door>;
 
-/// A function with a middleware around it.
+/// A function with a middleware.
 #[route(entity = Door, method = "POST", path = "knock", middleware = [outer], auth = "partner")]
 async fn knock(body: String) -> String {
     format!("{body}!")
@@ -114,7 +114,7 @@ fn keeper(app: App) -> App {
     app.plugin(Keeper)
 }
 
-/// Gives the names their meaning, by the roles of the actor.
+/// Registers the names in policies, by the roles of the actor.
 struct Keeper;
 
 impl Plugin for Keeper {
@@ -171,8 +171,8 @@ async fn counted(_: RouteCall<'_>, next: Next<'_>) -> Result<Response> {
     Ok(response)
 }
 
-/// The role `stepped-1772600767` says when.
-fn stepped_up(call: &GuardCall<'_>) -> Result<()> {
+/// The role `stepped-1772600767` contains the instant of the step-up.
+fn stepped_up(call: &GuardInput<'_>) -> Result<()> {
     let at = call
         .actor
         .roles
@@ -209,7 +209,7 @@ async fn guards_are_asked_in_order(s: &Server) {
         (&["mfa", &stepped], (403, "plan_required")),
         (&["mfa", &stepped, "free"], (403, "plan_required")),
     ] {
-        // Before anything is read.
+        // Refused before the body is read.
         let reply = s
             .raw(
                 "PATCH",
@@ -307,13 +307,13 @@ async fn middleware_stands_around(s: &Server) {
     );
     assert_eq!(s.get("/doors/front").await.status, 200);
     assert_eq!(s.get("/doors/none").await.code(), (404, "not_found"));
-    // HEAD as GET.
+    // HEAD is treated like GET.
     let head = s.raw("HEAD", "/doors/front", &[], "").await;
     assert_eq!(
         (head.status, head.body.len(), order(&head).len()),
         (200, 0, 3)
     );
-    // It runs behind auth and roles.
+    // It runs after auth and roles.
     let reply = s
         .raw(
             "DELETE",
@@ -453,7 +453,7 @@ async fn what_is_missing(s: &Server) {
     ] {
         assert!(text.contains(part), "{part} is not in\n{text}");
     }
-    // Names that mean something else than the route takes them for.
+    // Registers names as something other than the routes use them for.
     struct Confused;
     impl Plugin for Confused {
         fn name(&self) -> &'static str {
@@ -498,7 +498,7 @@ async fn what_is_missing(s: &Server) {
         "{text}"
     );
     assert_eq!(text.matches("needs role `admin`").count(), 1, "{text}");
-    // Somebody who knows of no role at all, and where one would be listed.
+    // Declares an empty list of roles, and the setting that adds one.
     struct Roleless;
     impl Plugin for Roleless {
         fn name(&self) -> &'static str {
@@ -525,7 +525,7 @@ async fn what_is_missing(s: &Server) {
             format!("needs role `{role}`, which no plugin declares: list it in `staff.roles`\n");
         assert!(text.contains(&part), "{part} is not in\n{text}");
     }
-    // Arguments that guards do not take, and a name that the settings leave without a meaning.
+    // Registers guards that accept no such arguments, and a name without a meaning.
     struct Strict;
     impl Plugin for Strict {
         fn name(&self) -> &'static str {

@@ -1,11 +1,11 @@
-//! Guards by path, and middleware of a package: what stands before routes whatever their own policy
-//! says.
+//! Guards by path, and middleware of a package: checks that run before a route whatever its own
+//! policy is.
 
 #![allow(missing_docs)] // test entities
 
 use axum::http::HeaderValue;
 use axum::response::Response;
-use linchpin::http::{GuardArg, GuardCall, NamedCheck};
+use linchpin::http::{GuardArg, GuardInput, NamedCheck};
 use linchpin::prelude::*;
 use linchpin::{BoxFuture, Plugin, PostCx, Result, RoutesCx};
 use serde_json::{Value as Json, json};
@@ -14,7 +14,7 @@ use crate::cases;
 use crate::server::{Reply, SECRET, Server};
 use crate::tenancy::{call, made};
 
-/// A product; its own policy opens its list.
+/// A product; its own policy makes its list public.
 #[entity(
     unique(slug),
     sort = asc(slug),
@@ -41,7 +41,7 @@ async fn feed() -> &'static str {
     "feed"
 }
 
-/// A line of a report: its own routes lie elsewhere.
+/// A line of a report; its own routes have other paths.
 #[entity(belongs_to(report: Report, key = report_id), routes(auth = none, list(middleware = [counted])))]
 #[derive(Clone, Debug)]
 pub struct Line {
@@ -51,7 +51,7 @@ pub struct Line {
     pub report_id: String,
 }
 
-/// Stamps what it stands around, and keeps out who asks for that.
+/// Marks the responses of its routes, and refuses calls that ask for it.
 async fn stamped(call: RouteCall<'_>, next: Next<'_>) -> Result<Response> {
     if call.parts.headers.contains_key("x-refuse-package") {
         return Err(Error::forbidden());
@@ -63,7 +63,7 @@ async fn stamped(call: RouteCall<'_>, next: Next<'_>) -> Result<Response> {
     Ok(response)
 }
 
-/// Stands around the list of lines, and around whatever shows them.
+/// Runs for the list of lines, and for routes that include lines.
 async fn counted(call: RouteCall<'_>, next: Next<'_>) -> Result<Response> {
     match call
         .parts
@@ -109,7 +109,7 @@ fn guarded(app: App) -> App {
         .guard("/reports/lines/{*rest}", RouteGuard::named("require_mfa"))
 }
 
-/// Pages at paths of its own, and at whatever path is left.
+/// A plugin with routes at paths of its own, and a fallback.
 struct Pages;
 
 impl Plugin for Pages {
@@ -136,7 +136,7 @@ impl Plugin for Pages {
 
     fn setup_post<'a>(&'a self, cx: &'a mut PostCx) -> BoxFuture<'a, Result<()>> {
         Box::pin(async {
-            let has = |call: &GuardCall<'_>, role: &str| call.actor.has_any_role(&[role]);
+            let has = |call: &GuardInput<'_>, role: &str| call.actor.has_any_role(&[role]);
             cx.registrar().named(
                 "bearer",
                 NamedCheck::actor(|actor| {
@@ -157,10 +157,10 @@ impl Plugin for Pages {
                     }
                 }),
             )?;
-            let stepped = |call: &GuardCall<'_>| {
+            let stepped = |call: &GuardInput<'_>| {
                 call.argument == Some(GuardArg::Int(300)) && call.actor.has_any_role(&["stepped"])
             };
-            let check = move |call: &GuardCall<'_>| {
+            let check = move |call: &GuardInput<'_>| {
                 if stepped(call) {
                     Ok(())
                 } else {
@@ -199,7 +199,7 @@ async fn guards_by_path_protect_every_route(s: &Server) {
         ("GET", "/reports/reports/by-slug/a", "", 200),
         ("GET", "/reports/reports/by-slug?slug=a", "", 200),
         ("GET", "/reports/reports/feed", "", 200),
-        // Before the body is read, and whether or not there is such a record.
+        // Refused before the body is read, whether or not the record exists.
         ("POST", "/reports/reports", "{", 400),
         ("GET", "/reports/reports/none?x=1", "", 400),
     ] {
@@ -273,7 +273,7 @@ async fn guards_by_path_protect_every_route(s: &Server) {
         .status,
         200
     );
-    // Its answers are not for caches, though its own policy is open.
+    // Its responses must not be cached, although its own policy is public.
     assert_eq!(
         ask(s, Some(&["admin"]), "GET", "/reports/reports/a", "")
             .await
@@ -305,7 +305,7 @@ async fn percent_signs_hide_nothing(s: &Server) {
             "{path}"
         );
     }
-    // One segment with a slash in it is no two.
+    // An encoded slash does not split a segment.
     assert_eq!(
         ask(s, Some(&["admin"]), "GET", "/reports%2Freports/a", "")
             .await
@@ -363,7 +363,7 @@ async fn plugins_are_guarded_too(s: &Server) {
             .header("cache-control"),
         ""
     );
-    // A handler of any method is not reached by the question before a request.
+    // A CORS preflight does not reach a handler that accepts every method.
     let question = s
         .raw(
             "OPTIONS",
@@ -377,7 +377,7 @@ async fn plugins_are_guarded_too(s: &Server) {
         .await;
     assert_eq!((question.status, question.body.len()), (204, 0));
     assert!(question.header("allow").contains("PUT"), "{question:?}");
-    // A bad credential is none.
+    // An invalid credential counts as none.
     assert_eq!(
         s.raw("GET", "/inside/page", &[("authorization", "Bearer x")], "")
             .await
@@ -436,7 +436,7 @@ async fn includes_are_guarded(s: &Server) {
         ["package"],
         "the middleware of the package is asked once; what the list's does to the answer is of no effect"
     );
-    // The middleware of the list of lines decides for whatever shows them.
+    // The middleware of the list of lines also runs for routes that include lines.
     let token = s.token("root", &["admin", "mfa"]);
     let wish = async |wish: &'static str| {
         s.raw(

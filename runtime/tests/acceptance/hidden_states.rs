@@ -1,5 +1,4 @@
-//! Transitions of fields that clients are not to read: a refusal tells nothing of what is there
-//! (2.3, 4.3).
+//! Transitions of fields that clients may not read: a refusal does not reveal the stored value.
 
 #![allow(missing_docs)] // test entities
 
@@ -15,7 +14,7 @@ pub enum Stage {
     Opened,
 }
 
-/// A letter whose stages differ in who may know of them.
+/// A letter with states that only some callers may read.
 #[entity(routes(auth = none))]
 #[derive(Clone, Debug)]
 pub struct Letter {

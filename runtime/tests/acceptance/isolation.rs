@@ -1,11 +1,11 @@
-//! The isolation sweep: whatever an actor asks about somebody else's records, the answer is that
-//! for records nobody has.
+//! The isolation sweep: a request for another owner's record gets the same response as a request
+//! for a missing record.
 //!
-//! It is made from the routes an app mounts and the parameters they declare, so a route added later
-//! is swept without anyone remembering. Each probe is sent twice: once with what the victim's
-//! record holds, once with values of the same shape that no record holds. After the names of both
-//! are made equal, so must the answers be, byte for byte; and the victim's records must be as
-//! before.
+//! The requests are generated from the mounted routes and their parameters, so the sweep includes
+//! routes that are added later. Each request is sent twice: once with the values of the victim's
+//! record, and once with values of the same form that no record has. After the values are replaced
+//! by placeholders, both responses must be equal byte for byte, and the victim's records must be
+//! unchanged.
 
 mod answers;
 mod crossing;
@@ -40,8 +40,8 @@ const OF_OWNERS: &[&str] = &["/tasks"];
 const OF_THE_PUBLIC: &[&str] = &["/sheets"];
 const BEHIND_GATES: &[&str] = &["/slips"];
 
-/// A kind that nothing sweeps is one that may tell: whichever the stores are compared over is
-/// called here by a stranger, too.
+/// Every kind of operation is swept: all kinds of the fixture that compares stores must be
+/// included.
 #[test]
 fn every_kind_is_swept() {
     let of = |paths: &[&str]| -> BTreeSet<&str> {
@@ -79,8 +79,8 @@ fn every_kind_is_swept() {
         Vec::<String>::new(),
         "no sweep calls them"
     );
-    // Of tenants all; what else decides who sees a record is asked where it could be forgotten, in
-    // statements of a form of their own.
+    // All entities with tenants, and the other visibility conditions for kinds with statements of
+    // their own.
     assert_eq!(
         missing(&swept[0]),
         Vec::<String>::new(),
@@ -93,7 +93,7 @@ fn every_kind_is_swept() {
     }
 }
 
-/// The caller, the victim, and the paths.
+/// The caller, the victim and the paths.
 struct Sweep {
     asking: String,
     victim: String,
@@ -101,7 +101,7 @@ struct Sweep {
 }
 
 async fn other_tenants_do_not_exist(s: &Server) {
-    // With a role, so that what needs one is more than refused.
+    // The caller has a role, so that routes with roles are not only refused.
     let (asking, victim) = (
         s.token_of("eve", "t1", &["admin"]),
         s.token_of("bob", "t2", &["admin"]),
@@ -118,7 +118,7 @@ async fn other_tenants_do_not_exist(s: &Server) {
     .await;
 }
 
-/// An entity whose tenant is a hidden number.
+/// An entity whose tenant is a private number.
 async fn other_numbered_tenants_do_not_exist(s: &Server) {
     run(
         s,
@@ -158,7 +158,7 @@ async fn records_of_tenants_do_not_exist_for_the_public(s: &Server) {
     .await;
 }
 
-/// Nothing in the record says whose it is: what it names does.
+/// The record has no owner field; the record that it refers to decides.
 async fn records_behind_gates_do_not_exist(s: &Server) {
     let sweep = Sweep {
         asking: s.token("eve", &[]),
@@ -187,7 +187,8 @@ async fn records_behind_gates_do_not_exist(s: &Server) {
 const OWN: &str = "vault-of-eve";
 const THEIRS: &str = "vault-of-bob";
 
-/// A record by wire name, as a client knows it: somebody's, or nobody's of the same shape.
+/// A record by wire name, as a client knows it: an existing one, or one of the same form that does
+/// not exist.
 type Known = Map<String, Json>;
 
 async fn run(s: &Server, sweep: &Sweep, entities: usize) {
@@ -218,7 +219,7 @@ async fn run(s: &Server, sweep: &Sweep, entities: usize) {
             .iter()
             .find(|p| endpoint.path.starts_with(**p))
             .unwrap();
-        // Of their own each, so that no probe meets what an earlier one has left behind.
+        // Each probe has its own record, so that earlier probes do not affect it.
         let theirs = victim(s, sweep, base, desc, 0).await;
         let second = victim(s, sweep, base, desc, 1).await;
         let nobodys = phantom(desc, &theirs);
@@ -271,7 +272,7 @@ async fn run(s: &Server, sweep: &Sweep, entities: usize) {
         included += usize::from(crossing::included_records_are_ones_own(route).await);
         derived += usize::from(crossing::derived_records_are_ones_own(route).await);
     }
-    // Of those that declare it there is at least one, so that this says something.
+    // At least one entity declares relations, so that the test checks something.
     let related = swept
         .iter()
         .any(|e| e.includes() && !sweep.asking.is_empty());
@@ -287,12 +288,12 @@ async fn run(s: &Server, sweep: &Sweep, entities: usize) {
     assert_eq!(reached, all, "every route was probed");
 }
 
-/// Whether it is about records that are deleted: then the victim's is.
+/// Whether the route works on deleted records; then the victim's record is deleted.
 fn is_of_deleted(endpoint: &Endpoint) -> bool {
     matches!(endpoint.action, Action::Operation(spec, _) if ["account_restore", "account_lost"].contains(&spec.name))
 }
 
-/// `unscoped` says that the route shows what is not the caller's.
+/// An `unscoped` route returns records of other owners by declaration.
 fn is_lifted(endpoint: &Endpoint) -> bool {
     matches!(endpoint.action, Action::Operation(spec, _) if spec.unscoped.is_some())
 }

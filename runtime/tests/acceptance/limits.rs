@@ -9,7 +9,7 @@ use serde_json::json;
 use crate::cases;
 use crate::server::{Reply, Server};
 
-/// A note whose routes differ in what they take and answer.
+/// A note whose routes differ in their input and output.
 #[entity(
     version,
     unique(slug),
@@ -41,7 +41,7 @@ pub const TITLED: Operation<Note>;
 #[operation(kind = "upsert", match(slug), set(title), route(output(slug)))]
 pub const PUT_NOTE: Operation<Note>;
 
-/// Shown twice a minute.
+/// At most two reads a minute.
 #[entity(routes(auth = none, get(rate_limit = "2/min")))]
 #[derive(Clone, Debug)]
 pub struct Topic {
@@ -52,7 +52,7 @@ pub struct Topic {
 #[operation(kind = "lookup", fields(id = param(named)), returns = "one", route(rate_limit = "3/min"))]
 pub const TOPIC_OF: Operation<Topic>;
 
-/// One address may look at it twice a minute, whoever is behind it.
+/// At most two reads a minute per address, whoever the caller is.
 #[entity(routes(auth = none, list(rate_limit(max = 2, window = "1min", key = ip))))]
 #[derive(Clone, Debug)]
 pub struct Gate {
@@ -68,7 +68,8 @@ pub struct Thread {
     pub topic_id: Option<String>,
 }
 
-/// One entity whose limit holds whatever happens, and one whose calls pass when nobody counts.
+/// One entity whose limit always applies, and one whose calls are allowed while the counters are
+/// unavailable.
 #[entity(routes(auth = none, list(rate_limit = "2/min")))]
 #[derive(Clone, Debug)]
 pub struct Strict {
@@ -161,7 +162,7 @@ async fn calls_beyond_the_rate_limit_are_refused(s: &Server) {
     let sixth = create(s, "f").await;
     assert_eq!(sixth.code(), (429, "rate_limited"));
     assert_eq!(sixth.header("retry-after"), "60");
-    // Bad input counts like any other call, and a refused one is not looked at.
+    // Invalid input counts like any other call. The input of a refused call is not validated.
     assert_eq!(
         s.raw("POST", "/notes?x=1", &[], "{").await.code(),
         (429, "rate_limited")
@@ -177,7 +178,7 @@ async fn calls_beyond_the_rate_limit_are_refused(s: &Server) {
     );
 }
 
-/// A cursor that would not fit into an address holds the key of the record instead.
+/// A cursor that would be too long for a URL contains the key of the record instead.
 async fn long_sort_values_page(s: &Server) {
     for i in 0..5 {
         let note = json!({"slug": i.to_string(), "title": format!("{}{i}", "é".repeat(2000))});
@@ -202,7 +203,7 @@ async fn long_sort_values_page(s: &Server) {
         cursor = format!("&cursor={next}");
     }
     assert_eq!(seen, ["0", "1", "2", "3", "4"]);
-    // The record is another one, or gone, and with it what the cursor stood for: from its new title
+    // The record was changed or removed, so the cursor's position is unknown: from its new title
     // on, records would be skipped.
     let bearer = s.token("alice", &[]);
     for method in ["PATCH", "DELETE"] {
@@ -251,7 +252,7 @@ async fn windows_slide_and_callers_are_told_apart(s: &Server) {
             .collect();
         s.raw("DELETE", "/notes/none", &headers, "").await.status
     };
-    // Before `auth`: whoever guesses is counted, too.
+    // Counted before `auth`, so that guesses of credentials are counted too.
     assert_eq!([delete(None).await, delete(None).await], [401, 429]);
     assert_eq!(
         [
@@ -318,7 +319,7 @@ async fn outputs_are_narrowed(s: &Server) {
         ("\"1\"".to_owned(), format!("/notes/{id}"))
     );
     assert_eq!(create(s, "b").await.status, 201);
-    // Pages go on even where the answer lacks the sort key or the primary key.
+    // Paging works even if the response lacks the sort key or the primary key.
     let first = s.get("/notes?limit=1").await.json();
     assert_eq!(first["items"], json!([{"id": id, "slug": "a"}]));
     assert_eq!(s.walk("/notes?limit=1").await.len(), 2);
@@ -335,7 +336,7 @@ async fn outputs_are_narrowed(s: &Server) {
         .await;
     assert_eq!((put.status, put.json()), (201, json!({"slug": "c"})));
     assert!(put.header("location").starts_with("/notes/"));
-    // A route without an `output` answers all of it.
+    // A route without `output` returns all fields.
     let all = s.get(&format!("/notes/{id}")).await;
     assert_eq!(
         all.json(),
@@ -380,7 +381,7 @@ async fn documented(s: &Server) {
     assert_eq!(document["paths"]["/notes/{id}"]["get"]["deprecated"], true);
 }
 
-/// Counters that are elsewhere, and out of reach for every other call.
+/// A rate store that is unavailable for every other call.
 #[derive(Default)]
 struct Unsteady(std::sync::atomic::AtomicUsize);
 
@@ -399,8 +400,8 @@ impl RateStore for Unsteady {
     }
 }
 
-/// A store of the app's own counts in place of the process; when it cannot, the call is refused, or
-/// passes where that was chosen.
+/// The app's own rate store counts instead of the process. If it is unavailable, the call is
+/// refused, or allowed if the route says so.
 #[tokio::test]
 async fn counters_out_of_reach() {
     let s = Server::memory_with(&COUNTED, |app| app.rate_store(Unsteady::default())).await;

@@ -187,7 +187,7 @@ async fn filters_apply_before_the_page_is_cut(s: &Server) {
         (&page["items"][0]["status"], &page["hasMore"]),
         (&json!("published"), &json!(false))
     );
-    // Two of three: there is more behind the first, and nothing behind the second.
+    // Two of three: one record follows the first, and none follows the second.
     let second = s.get("/posts").await.json()["items"][1].clone();
     s.raw("POST", &format!("{}/publish", s.path(&second)), &[], "")
         .await;
@@ -348,8 +348,8 @@ async fn a_cursor_belongs_to_its_filters(s: &Server) {
     );
 }
 
-/// What is refused names what may be meant, as the compiler does; never what nobody may know, and
-/// not for whatever length.
+/// A refusal suggests similar names, as the compiler does, but no private ones, and none for long
+/// names.
 async fn hints(s: &Server) {
     let message = |reply: crate::server::Reply| {
         reply.json()["details"][0]["message"]
@@ -387,7 +387,7 @@ async fn hints(s: &Server) {
             "{member}"
         );
     }
-    // Many and long ones are told, without being compared.
+    // Many or long names are reported without suggestions.
     let long = format!("/posts?{}=1", "titlf".repeat(40));
     assert_eq!(
         message(s.get(&long).await),

@@ -1,6 +1,6 @@
 //! Black-box acceptance tests of entities and operations, on every store of this build.
 //!
-//! A case is an `async fn` that talks HTTP over a real socket to a fresh app.
+//! A case is an `async fn` that sends HTTP requests over a socket to a new app.
 
 #![allow(clippy::unwrap_used)] // in a test, stopping is the report
 
@@ -90,7 +90,7 @@ macro_rules! cases {
     ($package:expr => $($name:ident),* $(,)?) => {
         crate::cases!($package, std::convert::identity => $($name),*);
     };
-    // With more than the package in the app.
+    // The same with further setup of the app.
     ($package:expr, $more:expr => $($name:ident),* $(,)?) => {
         mod memory {
             $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]

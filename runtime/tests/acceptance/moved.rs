@@ -3,8 +3,9 @@
 
 #![allow(missing_docs)] // a fixture
 
+use linchpin::event::Batch;
 use linchpin::prelude::*;
-use linchpin::{BoxFuture, EntityEvent, EventSink};
+use linchpin::{BoxFuture, EventSink};
 use serde_json::json;
 
 use crate::cases;
@@ -18,7 +19,7 @@ pub struct Leaf {
     pub text: String,
 }
 
-/// A book whose routes are all elsewhere.
+/// A book; none of its routes has the default path.
 #[entity(
     version(required_on_write = false),
     unique(title),
@@ -58,11 +59,11 @@ pub struct Book {
 )]
 pub const LEAVES: Operation<Book>;
 
-/// A book by its title, made when it is missing.
+/// A book by its title; created if it is missing.
 #[operation(kind = "upsert", match(title), set(year), returns = "created")]
 pub const KEEP: Operation<Book>;
 
-/// A line, below the document that it is of: what stands before its own path stays there.
+/// A line of a document. A moved route stays below the parent path.
 #[entity(
     path = "lines",
     parent_path = "sheets/{sheet_id}",
@@ -77,7 +78,7 @@ pub struct Line {
     pub text: String,
 }
 
-/// A card without a page of its own: where a new one would be found is said all the same.
+/// A card without a `get` route; `Location` still names its default path.
 #[entity(routes(auth = none, create(path = "in/the/box"), get(disabled)))]
 #[derive(Clone, Debug)]
 pub struct Slip {
@@ -95,11 +96,11 @@ pub static MOVED: Package = package!(
     ],
 );
 
-/// Hears of everything, so that there is something to tell.
+/// An event sink, so that events are recorded.
 struct Hears;
 
 impl EventSink for Hears {
-    fn publish<'a>(&'a self, _: &'a [EntityEvent]) -> BoxFuture<'a, Result<()>> {
+    fn publish<'a>(&'a self, _: &'a Batch) -> BoxFuture<'a, Result<()>> {
         Box::pin(async { Ok(()) })
     }
 }
@@ -167,7 +168,7 @@ async fn every_route_is_where_it_says(s: &Server) {
         .status,
         304
     );
-    // What a removal takes is nothing, also by POST.
+    // A removal has an empty response, also with POST.
     let taken = s
         .raw("POST", "/shop/books/gone/a", &[JSON], r#"{"title":"x"}"#)
         .await;
@@ -179,7 +180,7 @@ async fn every_route_is_where_it_says(s: &Server) {
         s.raw("POST", "/shop/books/gone/a", &[], "").await.status,
         404
     );
-    // The defaults are not mounted, nor are other methods where the routes are.
+    // Neither the default routes nor other methods at the new paths are mounted.
     for (method, path) in [
         ("GET", "/shop/books"),
         ("POST", "/shop/books"),
@@ -255,8 +256,8 @@ async fn pages_and_heads_follow_the_path(s: &Server) {
 }
 
 async fn ids_that_are_segments_are_refused(s: &Server) {
-    // `POST /books/gone/{id}` and `GET /books/{id}/card`: what stands beside an id anywhere cannot
-    // be one.
+    // `POST /books/gone/{id}` and `GET /books/{id}/card`: a segment that stands at the position of
+    // an id in any route cannot be an id.
     for id in ["new", "all", "gone", "leaves", "keep"] {
         let reply = s
             .raw(
@@ -310,7 +311,7 @@ async fn a_collection_is_where_it_says(s: &Server) {
         .await;
     assert_eq!(torn.status, 204, "{:?}", torn.body);
     assert!(!torn.header("x-event-id").is_empty());
-    // What says nothing stays where it is, and the defaults of the others are gone.
+    // Routes without `path` keep their defaults; the defaults of the others are not mounted.
     assert_eq!(
         s.raw("PUT", "/shop/books/a/leaves-set", &[JSON], "[]")
             .await

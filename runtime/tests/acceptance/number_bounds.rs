@@ -1,4 +1,4 @@
-//! Numbers that the server computes: beyond ±(2^53−1) they are refused, and nothing is written.
+//! Numbers that the server computes: a result beyond ±(2^53−1) is refused, and nothing is written.
 
 #![allow(missing_docs)] // test entities
 
@@ -24,7 +24,7 @@ fn secret(lot: &Lot) -> Option<i64> {
     (lot.price < 0).then(|| lot.price.saturating_mul(4))
 }
 
-/// Pieces of one kind.
+/// A lot of pieces of one kind.
 #[entity(unique(code), version(required_on_write = false), routes(auth = none))]
 #[derive(Clone, Debug)]
 pub struct Lot {
@@ -67,7 +67,7 @@ pub const CLOSE: Operation<Lot>;
 #[operation(kind = "batch", action = "update", filter = (price >= param(least)), set(pieces = param(pieces)))]
 pub const CHANGE_ALL: Operation<Lot>;
 
-/// Counts anew, by what is no count.
+/// Sums the coins of a lot.
 #[operation(
     kind = "computed_aggregate",
     source = Coin,
@@ -122,7 +122,7 @@ pub const REPRICE: Operation<Lot>;
 )]
 pub const RENUMBER: Operation<Lot>;
 
-/// One piece that was sold.
+/// A sale of one piece.
 #[entity(
     counter(Lot.sales, by = lot_id),
     counter(Lot.large, by = lot_id, when(large)),
@@ -140,7 +140,7 @@ pub struct Sale {
 #[operation(kind = "batch", action = "update", filter = (large == param(large)), set(lot_id = param(lot)))]
 pub const MOVE_ALL: Operation<Sale>;
 
-/// What is summed.
+/// A coin with a value to sum.
 #[entity(index(lot_id), routes(auth = none))]
 #[derive(Clone, Debug)]
 pub struct Coin {
@@ -188,11 +188,11 @@ async fn computed_fields(s: &Server) {
     s.post("/lots", json!({"id": "a", "price": -MOST, "pieces": 2}))
         .await
         .problem("range", "worth");
-    // A double that is none.
+    // A sum that is not a finite double.
     s.post("/lots", json!({"id": "a", "each": 1e308, "pieces": 100}))
         .await
         .problem("range", "weight");
-    // Nobody is told that there is a private field.
+    // The error does not name the private field.
     let refused = s.post("/lots", json!({"id": "a", "price": -GREAT})).await;
     refused.problem("range", "");
     assert!(
@@ -200,7 +200,7 @@ async fn computed_fields(s: &Server) {
         "{refused:?}"
     );
     assert_eq!(s.get("/lots").await.json()["items"], json!([]));
-    // The greatest and the least are held.
+    // The maximum and minimum are accepted.
     assert_eq!(
         made(s, "/lots", json!({"id": "a", "price": MOST})).await["worth"],
         json!(MOST)
@@ -266,7 +266,7 @@ async fn computed_of_many(s: &Server) {
         made(s, "/lots", json!({"id": id, "price": price})).await;
     }
     let before = s.get("/lots").await.json();
-    // One of them would be beyond: all stay.
+    // One record would be out of range, so no record changes.
     s.post("/lots/change-all", json!({"least": 1, "pieces": 2}))
         .await
         .problem("range", "worth");
@@ -287,7 +287,7 @@ async fn computed_in_code(s: &Server) {
         (refused.code(), refused.details()[0].path.as_str()),
         (Code::ValidationFailed, "worth")
     );
-    // What a transaction did beside it stays its own matter.
+    // Other writes of the transaction are kept.
     cx.transaction(async |cx| {
         assert_eq!(
             lots.add(cx, "a").await.unwrap_err().code(),
@@ -332,7 +332,7 @@ async fn counters(s: &Server) {
     s.post("/sales/move-all", json!({"large": true, "lot": "a"}))
         .await
         .problem("range", "lotId");
-    // None of it has happened.
+    // Nothing was written.
     assert_eq!(
         s.get("/sales").await.json()["items"]
             .as_array()
@@ -349,7 +349,8 @@ async fn counters(s: &Server) {
         (&lot(s, "b").await["sales"], &lot(s, "b").await["large"]),
         (&json!(1), &json!(1))
     );
-    // Another number of the same record has room, and where one goes there is room for one.
+    // Another counter of the same record has room. After one record is removed, there is room for
+    // one more.
     assert_eq!(
         s.patch("/sales/1", json!({"large": true})).await.status,
         200
@@ -357,7 +358,7 @@ async fn counters(s: &Server) {
     assert_eq!(s.delete("/sales/1").await.status, 204);
     assert_eq!(s.patch("/sales/2", json!({"lotId": "a"})).await.status, 200);
     assert_eq!(lot(s, "a").await["sales"], json!(MOST));
-    // A key that names nothing counts nowhere.
+    // A key without a record counts nowhere.
     made(s, "/sales", json!({"id": "4", "lotId": "nowhere"})).await;
 }
 
@@ -398,7 +399,7 @@ async fn sums(s: &Server) {
     assert_eq!(lot(s, "a").await, before);
 }
 
-/// Not only beyond what clients hold, but beyond what a store's own whole numbers do.
+/// Sums beyond the JSON range, and beyond the integers of the store.
 async fn sums_beyond_stores(s: &Server) {
     made(s, "/lots", json!({"id": "a"})).await;
     let (coins, cx) = (s.running().adapter::<Coin>().unwrap(), Cx::system("a test"));

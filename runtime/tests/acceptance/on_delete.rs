@@ -1,4 +1,4 @@
-//! `on_delete`: keys that must name records, and the effects of a deletion.
+//! `on_delete`: keys that must refer to records, and the effects of a deletion.
 
 #![allow(missing_docs)] // test entities
 
@@ -37,7 +37,7 @@ pub const DISMISS: Operation<Person>;
 #[operation(kind = "consume", filter = (name == param(name)), returns = "boolean")]
 pub const TAKE: Operation<Person>;
 
-/// Nobody with a desk can leave.
+/// A person with a desk cannot be deleted.
 #[entity(belongs_to(person: Person, key = person_id, on_delete = "restrict"), routes(auth = none))]
 #[derive(Clone, Debug)]
 pub struct Desk {
@@ -46,7 +46,7 @@ pub struct Desk {
     pub person_id: String,
 }
 
-/// Stays, and forgets whose it was.
+/// A memo is kept, but loses its author.
 #[entity(version(required_on_write = false), belongs_to(author: Person, key = author_id, on_delete = "set_null"), routes(auth = none))]
 #[derive(Clone, Debug)]
 pub struct Memo {
@@ -71,7 +71,7 @@ pub const ENSURE: Operation<Memo>;
 #[operation(kind = "batch", action = "update", filter = (done == param(done)), set(author_id = param(to)))]
 pub const HAND_OVER: Operation<Memo>;
 
-/// Leaves a mark when gone.
+/// A project is marked as deleted.
 #[entity(soft_delete(deleted_at), belongs_to(lead: Person, key = lead_id, on_delete = "cascade"), routes(auth = none))]
 #[derive(Clone, Debug)]
 pub struct Project {
@@ -91,7 +91,7 @@ pub struct Ticket {
     pub project_id: String,
 }
 
-/// A tree; with its own twin, a ring.
+/// A tree; with `twin`, a cycle.
 #[entity(
     belongs_to(parent: Node, key = parent_id, on_delete = "cascade"),
     belongs_to(twin: Node, key = twin_id, on_delete = "cascade"),
@@ -105,7 +105,7 @@ pub struct Node {
     pub twin_id: Option<String>,
 }
 
-/// Whose records its tenant alone sees; those that follow are others'.
+/// A record that only its tenant sees; the records that depend on it belong to others.
 #[entity(tenant(tenant_id))]
 #[derive(Clone, Debug)]
 pub struct Case {
@@ -174,7 +174,7 @@ async fn restricted(s: &Server) {
         refused.problems(),
         [("id".to_owned(), "referenced".to_owned())]
     );
-    // Nothing else has followed either.
+    // Nothing else was deleted.
     assert_eq!(get(s, "/people/ann").await["id"], "ann");
     assert_eq!(
         (
@@ -243,7 +243,7 @@ async fn cascades(s: &Server) {
     assert_eq!(left, [json!("2"), json!("5")]);
 }
 
-/// More records than one statement takes.
+/// More records than one statement handles.
 async fn cascades_in_chunks(s: &Server) {
     people(s, &["ann"]).await;
     let nodes = s.running().adapter::<Node>().unwrap();
@@ -315,7 +315,7 @@ async fn trees_and_rings(s: &Server) {
         )
         .await;
     }
-    // The ring: a → d → c → a, and e its own twin.
+    // The cycle: a → d → c → a, and e is its own twin.
     assert_eq!(
         s.patch("/nodes/a", json!({"twinId": "d"})).await.status,
         200
@@ -387,7 +387,7 @@ async fn batches_and_consumes(s: &Server) {
         ),
         (404, 200)
     );
-    // One that is kept keeps all.
+    // One restricted record prevents the whole deletion.
     assert_eq!(
         s.post("/people/dismiss", json!({"name": "z"}))
             .await
@@ -420,7 +420,7 @@ async fn marks(s: &Server) {
     post(s, "/projects", json!({"id": "p", "leadId": "ann"})).await;
     post(s, "/tickets", json!({"id": "1", "projectId": "p"})).await;
     assert_eq!(s.delete("/people/ann").await.status, 204);
-    // The project is marked, its key is taken for good; the ticket is gone.
+    // The project is marked as deleted and its key stays taken; the ticket is removed.
     assert_eq!(
         s.post("/projects", json!({"id": "p"})).await.code(),
         (409, "conflict")
@@ -435,7 +435,7 @@ async fn marks(s: &Server) {
         .unwrap();
     assert!(all.items.len() == 1 && all.items[0].deleted_at.is_some());
     assert_eq!(s.get("/tickets/1").await.status, 404);
-    // A marked one is nobody's child any more: a new lead with the old name may go.
+    // A deleted project refers to no lead any more, so a new lead with the old name can be deleted.
     people(s, &["ann"]).await;
     assert_eq!(s.delete("/people/ann").await.status, 204);
 }
@@ -448,7 +448,7 @@ async fn purges(s: &Server) {
     assert_eq!(s.get("/tickets/1").await.status, 404);
 }
 
-/// What follows from a deletion is no matter of who sees it.
+/// Effects of a deletion do not depend on who sees the records.
 async fn whosever_they_are(s: &Server) {
     let (ann, bob) = (s.token_in("ann", "t1"), s.token_in("bob", "t1"));
     let send = async |token: &str, method: &str, path: &str, body: &str| {
@@ -487,8 +487,8 @@ async fn whosever_they_are(s: &Server) {
     );
 }
 
-/// A refused deletion has been done in part: none of the transaction lasts, whatever its author
-/// makes of the error.
+/// A refused deletion was partly done: the transaction is rolled back, even if the caller ignores
+/// the error.
 async fn within_a_transaction(s: &Server) {
     people(s, &["ann", "bob"]).await;
     post(s, "/desks", json!({"id": "d", "personId": "ann"})).await;
@@ -510,7 +510,7 @@ async fn within_a_transaction(s: &Server) {
         ),
         (200, 200)
     );
-    // A missing key has done nothing: the transaction goes on.
+    // A missing key changed nothing: the transaction continues.
     let desks = s.running().adapter::<Desk>().unwrap();
     let desk = |id: &str, person: &str| DeskCreate {
         id: id.to_owned(),
@@ -540,7 +540,7 @@ async fn within_a_transaction(s: &Server) {
     .unwrap();
 }
 
-/// Several transactions of one process at a time: what holds them apart is the server.
+/// Concurrent transactions of one process: the server keeps them apart.
 #[cfg(feature = "postgres")]
 mod many_transactions {
     use std::sync::Arc;
@@ -569,7 +569,7 @@ mod many_transactions {
     }
 }
 
-/// Several transactions at a time: what somebody else is at is there all the same.
+/// Concurrent transactions: records that another transaction has locked are found too.
 #[cfg(feature = "postgres")]
 mod at_once {
     use crate::server::Server;

@@ -1,4 +1,4 @@
-//! `output_once`: values that only the first response has.
+//! `output_once`: values that only the first response contains.
 
 #![allow(missing_docs)] // test entities
 
@@ -12,7 +12,7 @@ use serde_json::{Value as Json, json};
 use crate::cases;
 use crate::server::{Reply, Server};
 
-/// Somebody whom we call, and who knows us by a secret.
+/// A receiver of webhooks, which knows us by a secret.
 #[entity(
     unique(name),
     version(required_on_write = false),
@@ -29,7 +29,7 @@ pub struct Hook {
     pub hash: Option<String>,
 }
 
-/// Another secret for the same hook.
+/// Sets a new secret of the same hook.
 #[operation(kind = "field_update", set(name), partial, route(idempotent, output_once(secret: String)))]
 pub const ROTATE: Operation<Hook>;
 
@@ -63,7 +63,7 @@ pub static HOOKS: Package = package!(
     entities = [entity(Hook, [ROTATE, ENSURE, INVITE])]
 );
 
-/// No generator, so that tests know it: a secret of the hook's name.
+/// Derived from the name of the hook instead of random, so that tests know it.
 fn secret(name: &str) -> String {
     format!("whsec-{name}-\"quoted\"")
 }
@@ -139,7 +139,7 @@ async fn send(s: &Server, path: &str, key: &str, body: &Json) -> Reply {
     .await
 }
 
-/// A record without what is given once.
+/// A record without its one-time members.
 fn without(mut record: Json, members: &[&str]) -> Json {
     for member in members {
         record.as_object_mut().unwrap().remove(*member);
@@ -163,7 +163,7 @@ async fn output_once_is_returned_once(s: &Server) {
         (first.header("etag"), first.header("idempotency-replayed")),
         ("\"1\"".to_owned(), String::new())
     );
-    // The same call again: the same answer, but for what was given once.
+    // The same call again: the same response without the one-time members.
     let again = send(s, "/hooks", "k", &json!({"name": "a"})).await;
     assert_eq!(
         (again.status, again.header("idempotency-replayed")),
@@ -179,7 +179,7 @@ async fn output_once_is_returned_once(s: &Server) {
     let read = s.get(&first.header("location")).await;
     assert_eq!(read.json(), again.json());
     assert_eq!(s.get("/hooks").await.json()["items"], json!([again.json()]));
-    // Without a key, and where the call fails.
+    // Without a key, and with a call that fails.
     let plain = send(s, "/hooks", "", &json!({"name": "b"})).await;
     assert_eq!(
         (plain.status, &plain.json()["secret"]),
@@ -201,7 +201,7 @@ async fn output_once_is_returned_once(s: &Server) {
     send(s, "/hooks", "", &json!({"name": "c", "secret": "mine"}))
         .await
         .problem("unknown_field", "secret");
-    // Nothing of it is written down anywhere.
+    // The secret is stored nowhere.
     if let Some(file) = s.file() {
         for entry in std::fs::read_dir(file.parent().unwrap()).unwrap() {
             let bytes = std::fs::read(entry.unwrap().path()).unwrap();
@@ -235,7 +235,7 @@ async fn of_operations(s: &Server) {
         (200, &json!(secret("again")))
     );
     assert_eq!(rotate("k", json!({})).await.json(), hook);
-    // Beside the record of an upsert, not within it.
+    // It is a member of the response, not of the record in the response of an upsert.
     let ensured = send(s, "/hooks/ensure", "", &json!({"name": "e"})).await;
     let answer = ensured.json();
     assert_eq!(
@@ -252,7 +252,7 @@ async fn of_operations(s: &Server) {
         ),
         (200, &json!(77), &json!("a"))
     );
-    // In code there is no such answer.
+    // Calls from code have no such response.
     let hooks = s.running().adapter::<Hook>().unwrap();
     let id = hook["id"].as_str().unwrap();
     assert_eq!(
@@ -314,7 +314,7 @@ async fn said_of_once(s: &Server) {
         created["properties"]["validUntil"]["type"],
         json!(["string", "null"])
     );
-    // A repetition has none.
+    // A replay has none.
     assert!(
         !created["required"]
             .as_array()
@@ -338,7 +338,7 @@ async fn said_of_once(s: &Server) {
     );
 }
 
-/// A declaration that nobody keeps is told before anything is opened.
+/// A declaration whose value is never set is a start-up error.
 #[tokio::test]
 async fn somebody_has_to_say_it() {
     let config = Config::new()

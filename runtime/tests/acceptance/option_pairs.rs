@@ -1,7 +1,7 @@
-//! Every pair of options of an entity, under writes that meet at one record: each is answered, and
-//! nothing is lost.
+//! Every pair of options of an entity, under concurrent writes of one record: each call is
+//! answered, and no write is lost.
 //!
-//! One entity has all of the options; the others are made from it by taking options away.
+//! One entity has all options; the other entities have some of them removed.
 
 #![allow(missing_docs)] // test entities
 
@@ -23,7 +23,7 @@ pub enum Status {
     Live,
 }
 
-/// Names things, and keeps their number.
+/// A parent with a counter.
 #[entity(routes(auth = "userAuth"))]
 #[derive(Clone, Debug)]
 pub struct Shelf {
@@ -116,10 +116,10 @@ static THINGS: Package = package!(
     ]
 );
 
-/// Takes an option away.
+/// Removes an option.
 type Without = fn(EntityDesc) -> EntityDesc;
 
-/// An option, and how an entity looks without it.
+/// The options, each with a function that removes it from an entity.
 const OPTIONS: [(&str, Without); 14] = [
     ("check", |desc| EntityDesc {
         check: None,
@@ -187,7 +187,7 @@ const OPTIONS: [(&str, Without); 14] = [
     }),
 ];
 
-/// The same, where nothing is taken away.
+/// A copy with all options.
 fn copy(desc: &EntityDesc) -> EntityDesc {
     EntityDesc { ..*desc }
 }
@@ -213,7 +213,7 @@ fn entry(number: usize, kept: &[usize], operations: &'static [&'static OpSpec]) 
     }
 }
 
-/// Each option, each pair of them, and all of them.
+/// Each option, each pair of options, and all options.
 fn kept() -> Vec<Vec<usize>> {
     let one = (0..OPTIONS.len()).map(|a| vec![a]);
     let two = (0..OPTIONS.len()).flat_map(|a| (a + 1..OPTIONS.len()).map(move |b| vec![a, b]));
@@ -254,7 +254,7 @@ async fn send(s: &Server, key: Option<&str>, (method, path, body): (&str, String
     s.raw(method, &path, &headers, &text).await
 }
 
-/// Writes that meet at two records of an entity, all at once.
+/// Concurrent writes of two records of an entity.
 async fn meet(s: &Server, number: usize, names: &str) {
     let at = |rest: &str| format!("/things-{number}{rest}");
     let shelf = format!("s{number}");
@@ -331,7 +331,7 @@ async fn meet(s: &Server, number: usize, names: &str) {
             }),
     );
     for (what, reply) in all.await {
-        // Two may want one value, or change one record too often.
+        // Two calls may conflict on a value, or on a record that changes too often.
         let fine = reply.status < 300 || reply.status == 409;
         assert!(fine, "{names}: {what}: {reply:?}");
     }

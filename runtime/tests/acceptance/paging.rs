@@ -15,7 +15,7 @@ pub enum Outcome {
     Failed,
 }
 
-/// What a webhook list shows.
+/// The list of a webhook page.
 #[entity(
     index(endpoint_id, desc(sent_at)),
     sort = desc(sent_at),
@@ -35,14 +35,14 @@ pub struct Delivery {
 #[operation(kind = "lookup", fields(endpoint_id = param(endpoint_id)), returns = "many", paginate = "page")]
 pub const OF_ENDPOINT: Operation<Delivery>;
 
-/// At most so many on a page.
+/// A lookup with a maximum page size.
 #[operation(kind = "lookup", fields(endpoint_id = param(endpoint_id)), returns = "many", limit = 4, paginate = "page", route(method = "POST"))]
 pub const FEW: Operation<Delivery>;
 
 #[operation(kind = "lookup", fields(outcome = param(outcome)), returns = "many", paginate)]
 pub const BY_OUTCOME: Operation<Delivery>;
 
-/// It did not ask for numbers.
+/// An entity without numbered pages.
 #[entity(routes(auth = none))]
 #[derive(Clone, Debug)]
 pub struct Endpoint {
@@ -50,7 +50,7 @@ pub struct Endpoint {
     pub id: String,
 }
 
-/// Its pages are smaller than most.
+/// An entity with a smaller maximum page size.
 #[entity(pagination(default = 2, max = 5), routes(auth = none, list(paging = "page")))]
 #[derive(Clone, Debug)]
 pub struct Attempt {
@@ -71,7 +71,7 @@ cases!(&crate::paging::WEBHOOKS => pages_have_numbers, bounds, lookups, by_curso
 
 async fn seed(s: &Server, n: usize) {
     for i in 0..n {
-        // Ties in the sort.
+        // Equal values in the sort field.
         let sent_at = format!("2026-01-01T00:00:{:02}Z", i / 2);
         let body = json!({"id": format!("d{i:03}"), "endpointId": "e", "outcome": if i % 5 == 0 { "failed" } else { "sent" }, "sentAt": sent_at});
         assert_eq!(s.post("/deliveries", body).await.status, 201);
@@ -87,7 +87,7 @@ fn ids(page: &Json) -> Vec<String> {
         .collect()
 }
 
-/// What the numbers of so many records are, the latest first.
+/// The numbers of a range of records, the latest first.
 fn latest(n: usize, range: std::ops::Range<usize>) -> Vec<String> {
     let mut all: Vec<usize> = (0..n).collect();
     all.sort_by_key(|i| (std::cmp::Reverse(i / 2), std::cmp::Reverse(*i)));
@@ -123,7 +123,7 @@ async fn pages_have_numbers(s: &Server) {
         page_of(&s.get("/deliveries?page=3").await),
         (latest(45, 40..45), false)
     );
-    // Past the end.
+    // After the last page.
     assert_eq!(
         page_of(&s.get("/deliveries?page=4").await),
         (Vec::new(), false)
@@ -142,7 +142,7 @@ async fn pages_have_numbers(s: &Server) {
     s.get(&format!("/deliveries?page=2&cursor={cursor}"))
         .await
         .problem("not_allowed", "query:page");
-    // It filters and sorts like other lists.
+    // Filters and sorts work as in other lists.
     let failed = s
         .get("/deliveries?page=2&pageSize=4&outcome=failed&sortDir=asc")
         .await;
@@ -166,7 +166,7 @@ async fn bounds(s: &Server) {
         ("pageSize=x", "type", "pageSize"),
         ("page=501&pageSize=20", "range", "page"),
         ("page=501", "range", "page"),
-        // What counts is what a page holds after clamping.
+        // The page size after clamping decides which page numbers are valid.
         ("page=101&pageSize=1000", "range", "page"),
         ("page=99999999999999999999&pageSize=1", "range", "page"),
     ] {
@@ -188,7 +188,7 @@ async fn bounds(s: &Server) {
             "{query}"
         );
     }
-    // Both are told at once, and a number twice is one too many.
+    // Both problems are reported together, and a repeated number is a problem.
     assert_eq!(
         s.get("/deliveries?page=0&pageSize=x")
             .await
@@ -199,7 +199,7 @@ async fn bounds(s: &Server) {
     s.get("/deliveries?page=1&page=2")
         .await
         .problem("duplicate", "query:page");
-    // `limit` is another way to ask.
+    // `limit` belongs to the other form of paging.
     assert_eq!(
         s.get("/deliveries?limit=2").await.code(),
         (400, "unknown_parameter")
@@ -224,7 +224,8 @@ async fn lookups(s: &Server) {
         page_of(&s.get("/deliveries/of-endpoint/nobody").await),
         (Vec::new(), false)
     );
-    // Members of the body where there is no query; its own bound holds as well.
+    // Without a query string, they are members of the body; the operation's own maximum applies as
+    // well.
     let few = |body: Json| s.post("/deliveries/few", body);
     assert_eq!(
         page_of(&few(json!({"endpointId": "e", "page": 2, "pageSize": 100})).await),
@@ -247,12 +248,12 @@ async fn lookups(s: &Server) {
         .problem("unknown_field", "limit");
 }
 
-/// A cursor goes on behind any page, by what it holds and not by a number.
+/// A cursor continues after any page. It contains values and not a page number.
 async fn by_cursor(s: &Server) {
     seed(s, 45).await;
     let second = s.get("/deliveries?page=2&pageSize=10").await.json();
     let cursor = second["nextCursor"].as_str().unwrap();
-    // Newer ones come in front meanwhile.
+    // Newer records are created in the meantime.
     for i in 0..7 {
         let body =
             json!({"id": format!("new{i}"), "endpointId": "e", "sentAt": "2027-01-01T00:00:00Z"});
@@ -288,7 +289,7 @@ async fn by_cursor(s: &Server) {
     );
 }
 
-/// An entity's own bound on pages is never exceeded.
+/// The maximum page size of an entity is never exceeded.
 async fn smaller(s: &Server) {
     for id in 1..=12 {
         assert_eq!(

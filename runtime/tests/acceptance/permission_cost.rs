@@ -1,4 +1,4 @@
-//! The number of statements of a permission: none, unless the record has to be read.
+//! The number of statements of a permission: none, unless the record must be read.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -55,9 +55,10 @@ async fn statements() {
         (&writer, "PATCH", &paper, title(), 200, 1),
         (&ann, "POST", &format!("{paper}/view"), Json::Null, 200, 1),
         (&ann, "POST", "/papers/send-all", title(), 200, 1),
-        // Hidden records are not told from missing ones, so nothing is left to find out.
+        // A hidden record looks like a missing one, so no further read is needed.
         (&bob, "GET", &paper, Json::Null, 404, 1),
-        // 403 or 404: one more says, behind the one that says why nothing was changed.
+        // 403 or 404: one more read finds out, after the read that finds the reason for zero
+        // changes.
         (&bob, "PATCH", &paper, title(), 403, 3),
         (&bob, "DELETE", &paper, Json::Null, 403, 0),
         (
@@ -68,7 +69,7 @@ async fn statements() {
             403,
             0,
         ),
-        // The record says of which resource it is.
+        // The record contains its resource.
         (&writer, "PATCH", &thread, title(), 200, 2),
         (&bob, "PATCH", &thread, title(), 403, 1),
         (

@@ -37,7 +37,7 @@ pub struct Remark {
     pub text: String,
 }
 
-/// Whose author may do with it what else needs a grant.
+/// Its author may do without a grant what others need a grant for.
 #[entity(
     unique(slug),
     sort = asc(slug),
@@ -121,7 +121,7 @@ fn lawful(rule: &Rule) -> std::result::Result<(), Problem> {
 #[operation(kind = "upsert", match(slug), set(title, author_id))]
 pub const LAY_DOWN: Operation<Rule>;
 
-/// Judged by its container.
+/// Its permissions depend on its container.
 #[entity(
     unique(slug),
     sort = asc(slug),
@@ -151,7 +151,7 @@ pub const PUT_THREAD: Operation<Thread>;
 #[operation(kind = "batch", action = "update", filter = (title == param(title)), set(container_id = param(to)))]
 pub const MOVE_ALL: Operation<Thread>;
 
-/// Below a container that the path names.
+/// Below a container in the path.
 #[entity(
     parent_path = "containers/{container_id}",
     scope(container_id = param(container_id)),
@@ -166,7 +166,7 @@ pub struct Leaf {
     pub text: String,
 }
 
-/// Where papers lie: those that are titled as it is called, and one on top.
+/// A desk with papers: those whose title is its name, and the one on top.
 #[entity(has_many(papers: Paper, key = title), belongs_to(top: Paper, key = top_id))]
 #[derive(Clone, Debug)]
 pub struct Desk {
@@ -175,7 +175,7 @@ pub struct Desk {
     pub top_id: Option<String>,
 }
 
-/// A function under the permission of its entity.
+/// A function with the permission of its entity.
 #[route(entity = Paper, method = "GET", path = "own-function")]
 async fn own_function() -> &'static str {
     "ran"
@@ -248,7 +248,7 @@ async fn thread(s: &Server, author: &str, slug: &str, container: Option<&str>) -
     made(s, &token, "/threads", body).await
 }
 
-/// The record as it is stored, whoever may read it.
+/// The stored record, whoever may read it.
 async fn stored(s: &Server, record: &Json) -> Json {
     let token = s.token("root", &["paper.read"]);
     call(
@@ -263,7 +263,7 @@ async fn stored(s: &Server, record: &Json) -> Json {
 }
 
 async fn start_up_reports_permissions_without_an_evaluator(s: &Server) {
-    // The store does not matter to it; a second app tells.
+    // The check does not depend on the store; a second app shows it.
     let config = Config::new()
         .signing_secret(SECRET)
         .port(0)
@@ -274,7 +274,7 @@ async fn start_up_reports_permissions_without_an_evaluator(s: &Server) {
     let text = app.start().await.err().unwrap().to_string();
     for part in [
         "route `create` of `Paper` (",
-        // Those that need the same are told in one line, with the first of them.
+        // Routes with the same missing action are reported in one line, with the first names.
         " and 14 more: needs permission `paper.write`, but no plugin installs a permission evaluator",
         "route `get` of `Paper` (",
         ") needs permission `paper.read`, but no plugin installs a permission evaluator",
@@ -282,7 +282,7 @@ async fn start_up_reports_permissions_without_an_evaluator(s: &Server) {
     ] {
         assert!(text.contains(part), "{part} is not in\n{text}");
     }
-    // Nor with one that does not know all of the actions.
+    // An evaluator that does not declare all of the actions is refused too.
     struct Knows;
     impl Plugin for Knows {
         fn name(&self) -> &'static str {
@@ -343,7 +343,7 @@ async fn permissions_allow_deny_and_abstain(s: &Server) {
             );
         }
     }
-    // Of another container it says nothing.
+    // A grant for another container does not apply.
     let owner = s.token("ann", &["-write@c2"]);
     assert_eq!(
         call(s, &owner, "GET", &path, Json::Null).await.json(),
@@ -410,7 +410,7 @@ async fn a_record_of_somebody_else(s: &Server) {
     .await;
     assert_eq!(renamed.code(), (403, "forbidden"), "matched by a unique");
     assert_eq!(stored(s, &record).await, record, "unchanged");
-    // What is not there is not there for anybody, and bad input comes first.
+    // A missing record is missing for everyone, and invalid input is reported first.
     for (method, path, body) in calls("none") {
         assert_eq!(
             call(s, &bob, method, &path, body).await.code(),
@@ -442,7 +442,7 @@ async fn a_record_of_somebody_else(s: &Server) {
     )
     .await
     .problem("type", "title");
-    // The author and whoever holds either grant.
+    // The author, and callers with either grant.
     let (writer, moderator) = (
         s.token("w", &["paper.write"]),
         s.token("m", &["paper.moderate"]),
@@ -482,13 +482,13 @@ async fn a_record_of_somebody_else(s: &Server) {
             200
         );
     }
-    // An item that is not there is no reason to say that the record is somebody else's.
+    // A missing item does not reveal that the record belongs to another caller.
     let item = format!("/papers/{}/remarks-remove/none", id(&record));
     assert_eq!(
         call(s, &ann, "DELETE", &item, Json::Null).await.code(),
         (404, "not_found")
     );
-    // Who gives a record away has it no more.
+    // A caller who gives a record away no longer owns it.
     let away = call(
         s,
         &ann,
@@ -579,7 +579,8 @@ async fn functions_need_a_grant(s: &Server) {
 async fn actions_alone(s: &Server) {
     let record = paper(s, "ann", "a").await;
     let path = format!("/papers/{}", id(&record));
-    // Nothing of the record matters, so nothing of it is told: not even whether there is one.
+    // The permission does not depend on the record, so the response does not reveal whether the
+    // record exists.
     for path in [&path, "/papers/none"] {
         assert_eq!(
             call(s, &s.token("ann", &[]), "DELETE", path, Json::Null)

@@ -32,8 +32,8 @@ async fn filled(
     (engine, url, app)
 }
 
-/// Every statement of these reads goes by an index, also once the server has made a plan for all
-/// arguments.
+/// Every statement of these reads uses an index, also after the server has switched to a generic
+/// plan.
 async fn reads(engine: &database::Server, app: &Server, token: &str, paths: &[&str]) {
     for path in paths {
         for _ in 0..7 {
@@ -60,7 +60,7 @@ async fn reads(engine: &database::Server, app: &Server, token: &str, paths: &[&s
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn of_somebody_and_of_a_tenant() {
-    // Of each owner a hundred tasks, each the whole of ten others of the same owner.
+    // A hundred tasks per owner, each with ten subtasks of the same owner.
     let rows = [
         "tasks (id, whole_id, owner_id, slug, title, status, views, tags) \
          SELECT 'k' || n, 'k' || (n % 200 + n % 10 * 200), 'o' || n % 200, 's' || n, 't' || n % 500, 'draft', 0, '{}'",

@@ -259,7 +259,7 @@ async fn policy_comes_before_the_body() {
 #[tokio::test]
 async fn answers_paths_and_queries() {
     let server = server().await;
-    // No body is read: what is sent is none of its business.
+    // A route without a body ignores the body that was sent.
     let done = server
         .raw("POST", "/hello/greet/a%2Fb/again?often=7", &[], "whatever")
         .await;

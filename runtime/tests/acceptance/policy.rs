@@ -17,8 +17,8 @@ cases!(
     the_openapi_document_is_complete_and_stable
 );
 
-/// Asks every route of a package below a path as nobody: 401, whatever else may be wrong. Answers
-/// the routes.
+/// Calls every route of a package below a path as an anonymous caller: the response is 401,
+/// whatever else is wrong. Returns the routes.
 pub async fn strangers_are_refused(
     s: &Server,
     package: &'static Package,
@@ -52,7 +52,7 @@ pub async fn strangers_are_refused(
             .filter(|key| *key != "parameters")
         {
             let method = method.to_uppercase();
-            // Even what could not be read: who may not call learns nothing else.
+            // Also for a body that cannot be read: a caller without access learns nothing else.
             let reply = s.raw(&method, &format!("{at}?nonsense=1"), &[], "{").await;
             assert_eq!(reply.status, 401, "{method} {path}");
             if method != "HEAD" {

@@ -1,5 +1,5 @@
-//! `output` as a named projection, for routes of an entity, of operations, and for what is
-//! included.
+//! `output` as a named projection, for routes of an entity, of operations, and for included
+//! records.
 
 #![allow(missing_docs)] // a fixture
 
@@ -10,7 +10,7 @@ use serde_json::{Value as Json, json};
 use crate::cases;
 use crate::server::Server;
 
-/// What strangers see of an author.
+/// The public fields of an author.
 #[projection(Author)]
 #[derive(Debug, PartialEq)]
 pub struct AuthorCard {
@@ -117,7 +117,7 @@ async fn answers_hold_what_the_projection_names(s: &Server) {
         .post("/essays/keep", json!({ "title": "One", "authorId": "a" }))
         .await;
     assert_eq!(kept.json(), json!({ "entity": line(), "created": false }));
-    // A list on a route stands in place of the projection that all others share.
+    // A list of fields on a route replaces the projection of all other routes.
     let named = s
         .patch("/authors/a", json!({ "name": "Anna" }))
         .await
@@ -208,8 +208,8 @@ async fn in_code(s: &Server) {
     );
 }
 
-/// A list that leaves a field out tells nothing of it: neither by what it finds, nor by its order,
-/// nor by its cursors.
+/// A list that omits a field does not reveal it: neither by filters, nor by its order, nor by its
+/// cursors.
 async fn what_is_hidden_orders_and_filters_nothing(s: &Server) {
     seed(s).await;
     assert_eq!(

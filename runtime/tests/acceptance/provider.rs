@@ -56,7 +56,7 @@ impl On {
         }
     }
 
-    /// The address of a new, empty database; what keeps it goes with `folder`.
+    /// The URL of a new, empty database; its files are in `folder`.
     fn fresh(self, folder: &std::path::Path, name: &str) -> String {
         match self {
             Self::Memory => "memory:".to_owned(),
@@ -318,7 +318,7 @@ async fn search_pages_through_its_hits(l: Library) {
         l.s.get("/papers/find?q=word&cursor=x").await.code(),
         (400, "unknown_parameter")
     );
-    // A record that goes between two pages moves nobody.
+    // A record that is removed between two pages does not shift the others.
     l.s.delete("/papers/p0").await;
     let next =
         l.s.get(&format!("/papers/find-page?q=word&limit=2&cursor={cursor}"))
@@ -359,7 +359,7 @@ async fn the_store_stands_in(l: Library) {
     assert_eq!(ids(&page["items"]), ["1", "2"]);
     let provided = page["nextCursor"].as_str().unwrap().to_owned();
     l.words.mood(Mood::Fails);
-    // The same answer from the store, which goes on where it stopped.
+    // The same response from the store, which continues after its own cursor.
     let page = l.s.get("/leaves/seek?q=leaf").await.json();
     assert_eq!(ids(&page["items"]), ["1", "2"]);
     let stored = page["nextCursor"].as_str().unwrap();
@@ -404,7 +404,7 @@ async fn the_store_stands_in(l: Library) {
             (400, "invalid_cursor")
         );
     }
-    // Ids that are not written as ids are nobody's.
+    // Ids in another spelling match no record.
     l.words.mood(Mood::Says(
         ["03", "+4", "4", "99", "x"].map(str::to_owned).to_vec(),
     ));
@@ -539,7 +539,7 @@ async fn a_provider_that_nobody_registers_stops_the_start() {
     );
 }
 
-/// Hands on what it is told.
+/// Forwards events.
 struct Told {
     out: tokio::sync::mpsc::UnboundedSender<(String, usize, Json)>,
     records: bool,
@@ -548,12 +548,13 @@ struct Told {
 impl linchpin::EventSink for Told {
     fn publish<'a>(
         &'a self,
-        events: &'a [linchpin::EntityEvent],
+        batch: &'a linchpin::event::Batch,
     ) -> linchpin::BoxFuture<'a, linchpin::Result<()>> {
-        for event in events.iter().filter(|event| event.record_id.is_none()) {
+        for event in batch.iter().filter(|event| event.record_id.is_none()) {
+            let payload = event.payload.value().clone();
             let _ = self
                 .out
-                .send((event.name.clone(), event.keys.len(), event.payload.clone()));
+                .send((event.name.clone(), event.keys.len(), payload));
         }
         Box::pin(async { Ok(()) })
     }
@@ -613,7 +614,8 @@ async fn keys_of_batches_are_for_those_who_need_them() {
             s.post("/papers/rename-all", json!({"rank": rank, "title": "new"}))
                 .await;
         }
-        // An expired record that stands in the way is told to those who need records alone.
+        // The removal of an expired record that conflicts with a write is an event for sinks that
+        // need records only.
         let token = s.token_in("ann", "red");
         let headers = [
             ("authorization", token.as_str()),

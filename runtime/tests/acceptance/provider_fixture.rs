@@ -1,4 +1,4 @@
-//! A search provider that tests can look into, and that fails, hangs and lies when it is told to.
+//! A search provider whose index tests can read, and that can fail, hang and return wrong hits.
 #![allow(missing_docs)] // a fixture
 
 use std::collections::{BTreeMap, HashMap};
@@ -19,11 +19,11 @@ pub enum Mood {
     Panics,
     /// Never answers.
     Hangs,
-    /// Answers these, whatever it is asked, and as often as it is asked.
+    /// Always returns these ids.
     Says(Vec<String>),
     /// Answers these one after another, as a provider that does not know whose records they are.
     Lists(Vec<String>),
-    /// More ids that nobody knows than anybody asks for.
+    /// Returns more unknown ids than requested.
     Babbles,
 }
 
@@ -62,7 +62,7 @@ impl Words {
             .collect()
     }
 
-    /// Puts something into an index behind everybody's back.
+    /// Adds an entry to an index without a change of a record.
     pub fn plant(&self, index: &str, id: &str, text: &str) {
         let document = Document {
             id: id.to_owned(),
@@ -78,7 +78,7 @@ impl Words {
             .insert(id.to_owned(), (0, document));
     }
 
-    /// Takes something out of an index behind everybody's back.
+    /// Removes an entry from an index without a change of a record.
     pub fn lose(&self, index: &str, id: &str) {
         self.indexes
             .lock()
@@ -319,7 +319,7 @@ pub const HUNT: Operation<Secret>;
 #[operation(kind = "search", fields(text), paginate)]
 pub const HUNT_PAGE: Operation<Secret>;
 
-/// With an integer key, and the store as a stand-in.
+/// With an integer key, and searched by the store.
 #[entity(search(provider = "words", fields(name = 1), fallback), pagination(default = 2, max = 4), routes(auth = none))]
 #[derive(Clone, Debug)]
 pub struct Leaf {

@@ -71,7 +71,7 @@ async fn note<S: linchpin::operation::CustomStore>(
     Ok("noted".to_owned())
 }
 
-/// Below a container that the path names; about somebody, or nobody.
+/// Below a container in the path; it may refer to a user.
 #[entity(
     parent_path = "containers/{container_id}",
     scope(container_id = param(container_id)),
@@ -97,7 +97,7 @@ pub static MODERATION: Package = package!(
 
 struct Staff;
 
-/// Of a user by name, or of an actor by role.
+/// The rank of a user by name, or of an actor by role.
 fn level(name: &str) -> u8 {
     match name.split('-').next() {
         Some("admin") => 4,
@@ -235,7 +235,7 @@ async fn created(s: &Server) {
             .code(),
         (503, "unavailable")
     );
-    // Bad input is told first, as everywhere.
+    // Invalid input is reported first, as everywhere.
     asked(
         s,
         MOD,

@@ -1,5 +1,5 @@
-//! What a handler's condition sees is what the caller may see, whatever limits that: expiry, marks
-//! of deletion, scopes, records behind others, tenants that are numbers.
+//! A handler's condition selects only records that the caller may see, for every kind of
+//! restriction: expiry, soft delete, scopes, gates, numeric tenants.
 
 #![allow(missing_docs, dead_code)] // a fixture
 #![allow(clippy::unused_async)] // functions of custom operations are async by their signature
@@ -17,7 +17,7 @@ pub enum State {
     Gone,
 }
 
-/// What others are seen through.
+/// The record that makes others visible.
 #[entity(visible(open || owner_id == ctx(actor.id)), routes(auth = none))]
 #[derive(Clone, Debug)]
 pub struct Room {
@@ -52,7 +52,7 @@ pub struct Talk {
     pub until: Option<Timestamp>,
 }
 
-/// Of a tenant that is a number, and of whoever made it.
+/// A bill of a numeric tenant and of its creator.
 #[entity(tenant(tenant_id), scope(owner_id = ctx(actor.id)), routes(auth = "userAuth"))]
 #[derive(Clone, Debug)]
 pub struct Bill {
@@ -83,8 +83,8 @@ macro_rules! everything {
             Ok(match wide {
                 0 => call.records("TRUE OR id IS NULL"),
                 1 => call.records("TRUE").order_by("id").limit(50),
-                // Twelve values, in no order, some twice: those of the guard and of the limit stand
-                // behind them.
+                // Twelve values in no order, some of them twice. The values of the row-level filter
+                // and of the limit follow them.
                 _ => call
                     .records("($12 = 12 AND $1 = 1 AND $11 = 11 AND $10=$2+8 AND $3+$4 = 7 AND $6-$5 = $8-$7 AND $9=9) OR $12 = $1")
                     .bind(1).bind(2).bind(3).bind(4).bind(5).bind(6).bind(7).bind(8).bind(9).bind(10).bind(11).bind(12)

@@ -1,5 +1,5 @@
-//! What an `include` costs: one further statement per path, whatever the page holds. A store that
-//! counts stands before each.
+//! The cost of an `include`: one further statement per path, whatever the page contains. A store in
+//! front of each one counts.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -36,7 +36,7 @@ async fn cost(store: Arc<dyn Store>) {
         ("/essays?limit=3&include=writer", 2),
         ("/essays?limit=50&include=remarks", 2),
         ("/essays?limit=50&include=writer,remarks", 3),
-        // What leads to a path is a path.
+        // Every prefix of a path is a path.
         ("/essays?limit=50&include=remarks.writer", 3),
         (
             "/essays?limit=50&include=writer,remarks,remarks.writer,remarks.essay",
@@ -45,7 +45,7 @@ async fn cost(store: Arc<dyn Store>) {
         ("/essays/e1?include=writer,remarks", 3),
         ("/essays/by-writer?writerId=w1&include=writer", 2),
         ("/essays/find?q=notes&include=remarks.writer", 3),
-        // Nobody is asked about no record.
+        // No statement is sent for a missing record.
         ("/essays/nothing?include=writer", 1),
         ("/remarks?include=parent", 1),
     ] {

@@ -464,7 +464,7 @@ async fn names(s: &Server) {
     s.get(&format!("/remarks?include={nine}"))
         .await
         .problem("too_many", "query:include");
-    // All unknown ones are told together.
+    // All unknown names are reported together.
     let reply = s.get("/essays?nonsense=1&include=nobody").await;
     let paths: Vec<String> = reply.problems().into_iter().map(|(path, _)| path).collect();
     assert_eq!(paths, ["query:include", "query:nonsense"]);
@@ -610,7 +610,7 @@ async fn tenants(s: &Server) {
         "a stranger's client and none are one"
     );
     assert_eq!(own["client"]["name"], "A");
-    // Nor do strangers' deals show on a client.
+    // Deals of other owners are not included in a client either.
     assert_eq!(
         call(
             &bob,
@@ -787,7 +787,7 @@ async fn from_code(s: &Server) {
     assert!(parents[0].is_none());
 }
 
-/// The document says what can be included, and what comes is as it says.
+/// The document describes the relations, and the responses match it.
 async fn described(s: &Server) {
     filled(s).await;
     let document = read(s, "/openapi.json").await;

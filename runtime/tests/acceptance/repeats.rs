@@ -287,7 +287,7 @@ async fn what_may_pass_is_tried_again(s: &Server) {
         .unwrap()
         .to_owned();
     let path = format!("/orders/{id}");
-    // Refused before the key is looked at.
+    // Refused before the key is read.
     let user = s.token("root", &[]);
     let delete = async |token: &str| {
         s.raw(
@@ -410,7 +410,7 @@ async fn callers_are_told_apart(s: &Server) {
         headers.extend(token.map(|token| ("authorization", token.as_str())));
         let body = json!({"number": format!("n{n}")}).to_string();
         let reply = s.raw("POST", "/orders", &headers, &body).await;
-        // Neither a replay nor a conflict: nobody learns which keys others use.
+        // Neither a replay nor a conflict: callers do not learn the keys of others.
         assert_eq!((reply.status, replayed(&reply)), (201, false), "{n}");
         same(&reply, &s.raw("POST", "/orders", &headers, &body).await);
         seen.push(reply.body);

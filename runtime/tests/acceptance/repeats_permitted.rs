@@ -13,7 +13,8 @@ use tokio::sync::Notify;
 use crate::cases;
 use crate::server::{Reply, Server};
 
-/// Judged by its bank, so once the record is known: within the call that a key stands for.
+/// Its permission depends on its bank, so it is checked when the record is known, within the
+/// claimed call.
 #[entity(routes(
     idempotent,
     create(permission(requires = "pay", owner_field = owner_id, resource = bank)),
@@ -39,7 +40,7 @@ pub struct Purse {
 )]
 pub const EARN: Operation<Purse>;
 
-/// Who may pay: asked of the store, with a context of the evaluator's own.
+/// The permission to pay; the evaluator reads it with a context of its own.
 #[entity(routes(auth = none))]
 #[derive(Clone, Debug)]
 pub struct Grant {
@@ -119,7 +120,7 @@ async fn coins(s: &Server) -> i64 {
     s.get("/purses/p").await.json()["coins"].as_i64().unwrap()
 }
 
-/// A purse of somebody's, and a grant for others.
+/// A purse of another user, and a grant.
 async fn prepare(s: &Server, granted: &str) {
     s.post("/grants", json!({"id": granted})).await;
     let body = json!({"id": "p", "ownerId": "owner"}).to_string();
@@ -185,8 +186,8 @@ async fn refused(s: &Server) {
     assert_eq!(coins(s).await, 5);
 }
 
-/// A call that is so slow that another takes its key over has no effect beside it: what it does is
-/// undone with its answer.
+/// A call that is so slow that another call takes its key over has no effect: its writes are rolled
+/// back together with its response.
 async fn overtaken(s: &Server) {
     prepare(s, "slow").await;
     let hold = s.running().adapters().provided::<Arc<Hold>>().unwrap();

@@ -154,7 +154,7 @@ impl Server {
             .map(|folder| folder.path().join("test.db"))
     }
 
-    /// Where its records are, as configured.
+    /// The configured database URL.
     #[allow(dead_code)] // some of the suites that share this file use it
     pub fn url(&self) -> &str {
         &self.url

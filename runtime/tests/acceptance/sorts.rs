@@ -34,7 +34,7 @@ pub struct Topic {
     pub made_at: Timestamp,
 }
 
-/// The topics of a container that are there by now.
+/// The topics of a container that have started.
 #[operation(
     kind = "lookup",
     fields(container_id = param(container_id)),

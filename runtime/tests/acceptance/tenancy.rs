@@ -55,8 +55,7 @@ pub fn slugs(reply: &Reply) -> Vec<String> {
         .collect()
 }
 
-/// Of somebody, of a tenant, of whoever sees what it lies in: nobody is asked who they are on every
-/// route.
+/// Routes of entities with an owner, a tenant or a gate refuse anonymous callers.
 async fn every_closed_route_refuses_anonymous_callers(s: &Server) {
     for (below, least) in [("/tasks", 15), ("/accounts", 20), ("/slips", 15)] {
         let swept = strangers_are_refused(s, &SEEN, below).await;
@@ -204,7 +203,7 @@ async fn tenants_never_see_each_other(s: &Server) {
             .len(),
         2
     );
-    // A known caller without a tenant, and nobody at all, whatever they ask for and however badly.
+    // A known caller without a tenant, and an anonymous one, for every request, valid or not.
     for (method, path) in [
         ("GET", "/accounts"),
         ("POST", "/accounts"),
@@ -818,7 +817,8 @@ async fn the_application_itself(s: &Server) {
             .tenant_id,
         "t1"
     );
-    // What is unique within a tenant names no record for it: nothing is changed by guess.
+    // A value that is unique within a tenant matches no record for a call without a tenant, so
+    // nothing is changed by chance.
     let error = accounts.rename(&system, "x", "new").await.unwrap_err();
     assert_eq!(error.code(), linchpin::Code::Internal, "{error}");
     assert_eq!(accounts.count(&system, id(&theirs)).await.unwrap().views, 1);

@@ -1,4 +1,4 @@
-//! A route whose time is up while its statement waits (4.3).
+//! A route whose time limit ends while its statement waits.
 
 #![allow(missing_docs)] // test entities
 

@@ -150,7 +150,7 @@ async fn undone_together(s: &Server) {
     assert!(s.walk("/entries").await.is_empty());
 }
 
-// A caller that goes away in the middle, as a request that is cancelled does.
+// A caller that is dropped in the middle, like a cancelled request.
 async fn dropped(s: &Server) {
     let bank = accounts(s).await;
     let work = bank.cx.transaction(async |cx| {
@@ -238,7 +238,8 @@ async fn transfers(s: &Server) {
     assert_eq!(balance(s, "a").await + balance(s, "b").await, 200);
 }
 
-// A context that outlives its transaction is refused: what it would do could never be undone.
+// A context that is used after its transaction is refused, because its writes could not be rolled
+// back.
 async fn ended(s: &Server) {
     let bank = accounts(s).await;
     let kept = bank

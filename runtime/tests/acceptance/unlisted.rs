@@ -1,5 +1,5 @@
-//! Records without a list, or a route of their own, that others show: what would stand before that
-//! route is asked all the same.
+//! Included records without a `list` or `get` route of their own: the checks of that route still
+//! apply.
 
 #![allow(missing_docs, dead_code)] // a fixture
 
@@ -19,7 +19,7 @@ pub struct Vault {
     pub id: String,
 }
 
-/// Below a middleware of its package, and beside a guard of the app.
+/// With a middleware of its package, and a guard of the app on a neighbouring path.
 #[entity(path = "chests", routes(auth = none, create(path = "inside/put"), list(disabled, path = "outside"), get(disabled)))]
 #[derive(Clone, Debug)]
 pub struct Chest {
@@ -48,7 +48,7 @@ pub const VAULTS: Operation<Open>;
 #[operation(kind = "derive", source(Chest), merge = "union")]
 pub const CHESTS: Operation<Open>;
 
-/// Lets nobody in from outside.
+/// Refuses calls from outside.
 async fn office(call: RouteCall<'_>, next: Next<'_>) -> Result<Response> {
     match call.parts.headers.get("x-office") {
         Some(_) => next.await,

@@ -8,6 +8,7 @@ use axum::http::Request;
 use http_body_util::BodyExt;
 use linchpin::http::{HttpService, HttpState, endpoints, service};
 use linchpin::resource::{CursorKey, Table};
+use linchpin::store::create_tables;
 use linchpin::store::{Reply, Rows, Statement, Store};
 use linchpin::{Adapters, Error, Value};
 use serde_json::Value as Json;
@@ -16,7 +17,7 @@ use tower_service::Service;
 use crate::around::{Around, Watch};
 use crate::fixture::BLOG;
 
-/// What only the log may show.
+/// A text that only the log may contain.
 const CAUSE: &str = "connection to 10.1.2.3:5432 as blog/hunter2 refused";
 
 #[derive(Default)]
@@ -58,7 +59,7 @@ async fn an_unreachable_store_is_unavailable(store: Arc<dyn Store>) {
     let post = BLOG.entities[0].desc;
     let cut = Arc::<Cut>::default();
     let store: Arc<dyn Store> = Arc::new(Around::new(store, Arc::clone(&cut)));
-    store.install(&[post]).await.unwrap();
+    create_tables(&*store, &[post]).await.unwrap();
     let key = CursorKey::derive(&["a secret of at least thirty-two bytes"]);
     let adapters = Adapters::new([Arc::new(Table::new(post, store, key).unwrap())]);
     let service = service(

@@ -30,7 +30,7 @@ pub const PUT_ON: Operation<Badge>;
 #[operation(kind = "upsert", match(device), set(doors), on_create(id = uuid()))]
 pub const ISSUE: Operation<Badge>;
 
-/// By its key, as somebody says it.
+/// By its key, in any case.
 #[operation(
     kind = "custom",
     http(method = "GET"),

@@ -1,4 +1,4 @@
-//! Records that are there and not seen: soft delete and expiry.
+//! Records that exist but are invisible: soft delete and expiry.
 
 use linchpin::entity::ListQuery;
 use linchpin::prelude::*;
@@ -135,7 +135,7 @@ async fn deleted_records_are_missing_everywhere(s: &Server) {
             .len(),
         3
     );
-    // An upsert makes a new record beside a deleted one, and changes a live one.
+    // An upsert creates a new record next to a deleted one, and changes a live one.
     let ensured = s
         .post("/notes/ensure", json!({"slug": "a", "title": "again"}))
         .await;
@@ -263,7 +263,7 @@ async fn a_key_stays_reserved(s: &Server) {
             .problems(),
         [("id".to_owned(), "unique".to_owned())]
     );
-    // Of a deleted record, too; only purging frees it.
+    // Also for a deleted record; only purging frees the value.
     let notes = s.running().adapter::<Note>().unwrap();
     let system = Cx::system("test").at(s.now());
     let made = notes
@@ -477,7 +477,7 @@ async fn expired_records_never_block_a_transaction(s: &Server) {
     })
     .await
     .unwrap();
-    // A refused one undoes what it removed and made, and the next finds nothing of it.
+    // A refused transaction undoes its removals and writes, and the next one finds none of them.
     s.advance(500);
     let later = cx.clone().at(s.now());
     let undone = later.transaction(async |cx| {

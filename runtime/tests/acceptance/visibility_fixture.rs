@@ -299,7 +299,7 @@ pub struct Board {
 #[operation(kind = "increment", field = views)]
 pub const BOARD_VIEW: Operation<Board>;
 
-/// Of tenants that are numbers, and whose number nobody sees.
+/// A ledger of a numeric tenant in a private field.
 #[entity(tenant(tenant), unique(slug))]
 #[derive(Clone, Debug)]
 pub struct Ledger {

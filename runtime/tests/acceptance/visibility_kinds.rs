@@ -18,7 +18,7 @@ pub struct Vault {
     pub owner_id: String,
 }
 
-/// Says nothing of whose it is: that is a matter of what it lies in.
+/// It has no owner field; the record that contains it decides.
 #[entity(gate(vault_id -> Vault), unique(slug), index(title), version(required_on_write = false), routes(idempotent))]
 #[derive(Clone, Debug)]
 pub struct Slip {
@@ -131,7 +131,7 @@ macro_rules! functions {
         )]
         pub const $tally: Operation<$entity>;
 
-        /// Names the record that it is asked for, whoever asks: it is shown to those alone who may
+        /// Returns the key that it gets: the response contains the record only if the caller may
         /// see it.
         #[operation(
             kind = "custom",
@@ -155,7 +155,7 @@ async fn tally_memory<E: Named>(call: MemoryCall<E>, slug: String) -> Result<i64
     Ok(i64::try_from(seen).unwrap_or_default())
 }
 
-/// Statements that name the guard: what they see is what they change.
+/// SQL with the row-level filter changes exactly the visible records.
 async fn tally<E: Named, S: SqlStore>(call: CustomCall<E, S>, slug: String) -> Result<i64> {
     let seen = call
         .sql("SELECT count(*) AS n FROM {visible} WHERE slug = $1")

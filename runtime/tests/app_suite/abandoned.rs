@@ -1,7 +1,7 @@
 //! Clients that leave before they are answered, and clients that only close their side.
 //!
-//! The clock stands still but for what waits for it: it shows how long something took, however busy
-//! the machine is.
+//! The test clock advances only for timers: it shows durations exactly, however busy the machine
+//! is.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use tokio::time::Instant;
 
 use crate::fixture::{Routes, notes, status};
 
-/// Tells when it is dropped.
+/// Notifies when it is dropped.
 struct Dropped(Arc<Notify>);
 
 impl Drop for Dropped {
@@ -102,7 +102,7 @@ async fn a_request_whose_client_has_left_is_dropped() {
     let signals = Signals::default();
     let app = started(&signals).await;
     for path in ["/never", "/begun"] {
-        // Gone for good, and gone for what the server can tell.
+        // A client that has left, and a client that looks to the server as if it had.
         for closes_only_its_side in [false, true] {
             let began = Instant::now();
             let mut stream = ask(&app, path).await;
@@ -133,7 +133,7 @@ async fn a_client_whose_connection_breaks_is_known_to_have_left_at_once() {
     let began = Instant::now();
     let stream = ask(&app, "/never").await;
     signals.reached.notified().await;
-    // The system tells the other side of a reset instead of an end.
+    // The other side sees a reset instead of an end.
     stream.set_zero_linger().unwrap();
     drop(stream);
     signals.dropped.notified().await;

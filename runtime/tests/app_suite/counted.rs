@@ -6,7 +6,7 @@ use linchpin::prelude::*;
 
 use crate::fixture::{config, refused};
 
-/// A list whose numbers are somebody's to write, or decide what counts.
+/// A list whose counters can be written by clients, or whose counted fields can change.
 #[entity(counter(Shelf.lists, by = shelf_id, when(items > 3)), routes(auth = none))]
 #[derive(Clone, Debug)]
 pub struct Checklist {

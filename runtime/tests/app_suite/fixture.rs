@@ -50,7 +50,7 @@ pub const NOTE_BASE: EntityDesc = EntityDesc {
     defaults: PUBLIC,
     routes: [PolicyDesc::INHERIT; 5],
     stores: &[],
-    rename_from: None,
+    rename_from: &[],
     at: SourceLine {
         file: "src/note.rs",
         line: 3,

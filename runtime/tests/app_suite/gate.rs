@@ -1,20 +1,25 @@
-//! Start-up compares what operations need with what the store grants, before a port is opened.
+//! Start-up compares the capabilities that operations need with the grants of the store, before a
+//! port is opened.
 
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use linchpin::entity::{EntityDesc, Gate, SourceLine, UniqueDesc, VersionDesc};
+use linchpin::entity::{
+    ComputedDesc, EntityDesc, FieldDesc, Gate, Kind as FieldKind, SourceLine, UniqueDesc,
+    VersionDesc,
+};
 use linchpin::filter::{Op, OperandSpec, SourceSpec};
+use linchpin::http::PolicyDesc;
 use linchpin::operation::{
-    AssignSpec, Batch, ComputedAggregate, Increment, OpSpec, Output, Transition,
+    AssignSpec, Batch, ComputedAggregate, Exists, Increment, Kind, OpSpec, Output, Transition,
 };
 use linchpin::store::{Plan, Reply, Rows, Statement, Store, StoreKind};
-use linchpin::{App, EntityEntry, JwtAuth, Package, Result, StartupError, Value};
+use linchpin::{App, EntityEntry, JwtAuth, Package, Result, StartupError, Value, ValueRef};
 
-use crate::fixture::{NOTE_BASE, config, package};
+use crate::fixture::{NOTE_BASE, PUBLIC, config, package};
 
-/// Reads and writes, and nothing in one step but what is named. Whoever touches it fails the test.
+/// A store that grants reads, and the named capabilities. Any call of the store fails the test.
 struct Plain(&'static [&'static str]);
 
 impl Store for Plain {
@@ -45,10 +50,7 @@ impl Store for Plain {
         false
     }
 
-    fn install<'a>(
-        &'a self,
-        _: &'a [&'static EntityDesc],
-    ) -> Pin<Box<dyn Future<Output = Result<()>> + Send + 'a>> {
+    fn schema(&self) -> Option<&dyn linchpin::schema::SchemaStore> {
         panic!("connected")
     }
 
@@ -270,6 +272,129 @@ static TALLY: EntityDesc = EntityDesc {
     ..NOTE_BASE
 };
 
+/// An audited change writes its record and its entry in one transaction. A batch writes the
+/// computed fields of its records in one transaction.
+#[tokio::test]
+async fn audited_routes_and_batches_over_computed_fields_need_a_store_with_transactions() {
+    const ANY: linchpin::filter::FilterSpec =
+        linchpin::filter::FilterSpec::Cond(1, Op::Eq, OperandSpec::One(SourceSpec::Param(0)));
+    const TEXT: &[AssignSpec] = &[AssignSpec {
+        field: 1,
+        value: SourceSpec::Param(0),
+    }];
+    const fn spec(name: &'static str, line: u32, kind: &'static dyn Kind) -> OpSpec {
+        OpSpec {
+            at: SourceLine {
+                file: "src/member.rs",
+                line,
+            },
+            ..OpSpec::new(name, kind)
+        }
+    }
+    const AUDIT: PolicyDesc = PUBLIC.audit("change");
+    // Reads are not audited, a disabled route writes nothing, and `PURGE` deletes its records.
+    static BAN: OpSpec = OpSpec {
+        policy: AUDIT,
+        ..spec("ban", 10, &Batch::update(ANY, TEXT))
+    };
+    static FIND: OpSpec = OpSpec {
+        policy: AUDIT,
+        ..spec("find", 20, &Exists::new(TEXT))
+    };
+    static RENAME: OpSpec = spec("rename", 30, &Batch::update(ANY, TEXT));
+    static PURGE: OpSpec = spec("purge", 40, &Batch::delete(ANY));
+    static MEMBER: EntityDesc = EntityDesc {
+        name: "Member",
+        storage_name: "members",
+        path: "members",
+        routes: [
+            AUDIT,
+            AUDIT,
+            AUDIT,
+            PolicyDesc::INHERIT,
+            PolicyDesc {
+                disabled: true,
+                ..AUDIT
+            },
+        ],
+        at: SourceLine {
+            file: "src/member.rs",
+            line: 3,
+        },
+        ..NOTE_BASE
+    };
+    static LENGTH: EntityDesc = EntityDesc {
+        name: "Length",
+        storage_name: "lengths",
+        path: "lengths",
+        fields: &[
+            NOTE_BASE.fields[0],
+            NOTE_BASE.fields[1],
+            FieldDesc {
+                computed: Some(ComputedDesc {
+                    value: |_| Ok(Value::Int(1)),
+                    blank: || ValueRef::Int(0),
+                    from: &[1],
+                    name: "length",
+                    body: "",
+                }),
+                ..FieldDesc::new("length", "length", "length", FieldKind::Integer, false)
+            },
+        ],
+        ..NOTE_BASE
+    };
+    static MEMBERS: Package = package(
+        "members",
+        &[
+            EntityEntry {
+                desc: &MEMBER,
+                operations: &[&BAN, &FIND, &PURGE],
+                routes: &[],
+            },
+            EntityEntry {
+                desc: &LENGTH,
+                operations: &[&RENAME, &PURGE],
+                routes: &[],
+            },
+        ],
+    );
+    let error = App::new(config())
+        .plugin(JwtAuth::new())
+        .package(&MEMBERS)
+        .store(Arc::new(Plain(&["batch.write"])))
+        .start()
+        .await
+        .unwrap_err();
+    let Some(StartupError::Capabilities(gaps)) = error.startup() else {
+        panic!("{error:?}")
+    };
+    let found: Vec<(&str, &str, &str)> = gaps
+        .iter()
+        .flat_map(|gap| gap.missing.iter().map(move |missing| (gap.entity, missing)))
+        .map(|(entity, missing)| (entity, missing.capability, &*missing.required_by))
+        .collect();
+    assert_eq!(
+        found,
+        [
+            (
+                "Length",
+                "transaction",
+                "computed fields that `rename` (batch) writes at src/member.rs:30"
+            ),
+            (
+                "Member",
+                "transaction",
+                "`audit` of operation `ban` at src/member.rs:10"
+            ),
+            (
+                "Member",
+                "transaction",
+                "`audit` of route `create` at src/member.rs:3"
+            ),
+        ]
+    );
+}
+
 static FILED: EntityDesc = EntityDesc {
     name: "Filed",
     storage_name: "filed",
@@ -288,7 +413,7 @@ static PLAIN: EntityDesc = EntityDesc {
     ..NOTE_BASE
 };
 
-/// EXT-03: what a statement cannot look through, and what it would lead to.
+/// A gate needs transactions, and its target must be mounted.
 #[tokio::test]
 async fn a_gate_needs_a_store_with_transactions_and_a_mounted_entity() {
     static BOTH: Package = package(

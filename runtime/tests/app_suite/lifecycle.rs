@@ -1,4 +1,4 @@
-//! The order in which plugins are set up and torn down, and what a failing step undoes.
+//! The order in which plugins are set up and torn down, and the clean-up after a failing step.
 
 use linchpin::App;
 

@@ -8,12 +8,15 @@
 
 mod abandoned;
 mod counted;
+mod event_guard;
 mod fixture;
 mod gate;
 mod lifecycle;
 mod plugins;
 mod providers;
 mod report;
+mod route_caller;
 mod serving;
+mod sockets;
 mod startup;
 mod wire;

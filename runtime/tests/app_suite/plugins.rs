@@ -119,7 +119,7 @@ fn token(key: &str, algorithm: Algorithm, claims: &serde_json::Value) -> String 
     )
 }
 
-/// Tokens minted in code say who calls, and what they may do.
+/// Tokens that code mints identify the caller and the roles.
 #[tokio::test]
 async fn tokens_minted_in_code() {
     let app = App::new(config())

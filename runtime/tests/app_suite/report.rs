@@ -6,6 +6,7 @@ use linchpin::entity::{
     DefaultDesc, EntityDesc, EnumDesc, FieldDesc, Flags, Kind, OnDelete, Relation, SourceLine,
 };
 use linchpin::filter::FilterSpec;
+use linchpin::http::{Nothing, PluginCall, PluginRoute, Reply, Route};
 use linchpin::operation::{AssignSpec, Batch, Method, OpSpec, RouteSpec, Seg, Transition};
 use linchpin::{
     Adapters, App, BoxFuture, Config, EntityEntry, JwtAuth, Package, Plugin, PostCx, Result, Value,
@@ -138,7 +139,15 @@ static STEPS: Package = package(
     ],
 );
 
-/// Adds a command over the app's adapters, and tells what it goes through.
+static TICKS: Route<Nothing> = Route::get("ticks", "ticks")
+    .of("extending")
+    .public()
+    .streams("text/event-stream");
+static TALK: Route<Nothing> = Route::get("talk", "talk")
+    .of("extending")
+    .upgrades("websocket");
+
+/// Adds a command over the app's adapters, and records the methods that run.
 struct Extending;
 
 impl Plugin for Extending {
@@ -151,6 +160,11 @@ impl Plugin for Extending {
             println!("set up");
             Ok(())
         })
+    }
+
+    fn routes(&self) -> Vec<PluginRoute> {
+        let nothing = |_: PluginCall, _| async { Reply::empty(204) };
+        vec![TICKS.bind("/", nothing), TALK.bind("/", nothing)]
     }
 
     fn started(&self) {
@@ -276,6 +290,32 @@ fn plugins_add_commands() {
 }
 
 #[test]
+fn routes_that_stream_or_change_the_protocol_say_so() {
+    let (output, printed) = run("extended", "routes --json", NOWHERE);
+    assert!(output.status.success(), "{output:?}");
+    let rows: Vec<serde_json::Value> = serde_json::from_str(&printed).unwrap();
+    let row = |route: &str| rows.iter().find(|r| r["route"] == route).unwrap();
+    let shown = |route| {
+        let row = row(route);
+        (&row["kind"], &row["streams"], &row["upgrades"])
+    };
+    let text = |text: &str| serde_json::json!(text);
+    let null = serde_json::Value::Null;
+    assert_eq!(
+        (shown("ticks"), shown("talk")),
+        (
+            (&text("stream"), &text("text/event-stream"), &null),
+            (&text("upgrade"), &null, &text("websocket"))
+        )
+    );
+    let (_, printed) = run("extended", "routes", NOWHERE);
+    assert!(
+        printed.contains("stream text/event-stream") && printed.contains("upgrade websocket"),
+        "{printed}"
+    );
+}
+
+#[test]
 fn routes_as_json() {
     let (output, printed) = run("jobs", "routes --json", NOWHERE);
     assert_eq!(output.status.code(), Some(0), "{output:?}");
@@ -290,7 +330,7 @@ fn routes_as_json() {
         row("DELETE", "delete"),
         serde_json::json!({
             "method": "DELETE", "path": "/jobs/{id}", "entity": "Job", "route": "delete", "kind": "crud", "auth": "none", "roles": [],
-            "guards": [], "permission": null, "middleware": [], "audit": null, "context": [],
+            "streams": null, "upgrades": null, "guards": [], "permission": null, "middleware": [], "audit": null, "context": [],
             "scope": [], "unscoped": null, "events": ["jobs.deleted"], "statements": 2, "include": [], "once": [], "paging": null, "sorts": [], "source": "src/job.rs:4",
         })
     );
@@ -305,8 +345,8 @@ fn routes_as_json() {
     assert_eq!(rows.len(), 5);
 }
 
-/// How many statements a deletion takes depends on what goes with it; others of the same kinds are
-/// counted.
+/// The number of statements of a deletion depends on the dependent records; other routes of the
+/// same kinds have a number.
 #[test]
 fn statements_where_records_go_along() {
     let (output, printed) = run("steps", "routes --json", NOWHERE);

@@ -288,7 +288,8 @@ async fn plugins_name_further_origins() {
         .start()
         .await
         .unwrap();
-    // Each may do what the lists say that it is in; nobody's cookies are let in by another's list.
+    // Each origin has the permissions of its own lists; a list does not allow cookies to origins of
+    // another list.
     for (origin, read, cookies) in [
         ("https://app.example", true, false),
         ("https://spa.example", true, true),
@@ -390,7 +391,7 @@ async fn connections_beyond_the_limit_wait_their_turn() {
         let address = app.address();
         async move { get(address, "/health/live", "").await }
     });
-    // Those that are served go on, and it does not get in between.
+    // Active connections continue, and the new one is not served in between.
     for _ in 0..100 {
         for stream in &mut held {
             serve(stream).await;
@@ -409,7 +410,8 @@ async fn served(at: std::net::SocketAddr) -> TcpStream {
     stream
 }
 
-/// Asks on it, and waits for the head of the answer; what is left of the one before comes first.
+/// Sends a request and waits for the head of the response. The rest of the previous response comes
+/// first.
 async fn serve(stream: &mut TcpStream) {
     stream
         .write_all(b"GET /health/live HTTP/1.1\r\nhost: a\r\n\r\n")
@@ -439,7 +441,7 @@ async fn bodies_under_way_have_so_much_room_and_no_more() {
     };
     let mut first = begun().await;
     first.write_all(&vec![b' '; 700_000]).await.unwrap();
-    // Until the first one has taken its room, another may have it; then there is none.
+    // Until the first body has taken its memory, another may take it; then there is none left.
     let answer = loop {
         let mut second = begun().await;
         // Refused in the middle, it cannot be sent whole.
@@ -505,8 +507,7 @@ async fn an_address_has_no_more_connections_than_its_share() {
     app.stop().await.unwrap();
 }
 
-/// The clock stands still but for what waits for it: whichever timeout is the first to come ends
-/// the silence.
+/// The test clock advances only for timers: the first timeout that fires ends the connection.
 #[tokio::test(start_paused = true)]
 async fn whoever_connects_and_says_nothing_is_cut_off_before_those_that_idle() {
     let app = notes().start().await.unwrap();
@@ -518,13 +519,13 @@ async fn whoever_connects_and_says_nothing_is_cut_off_before_those_that_idle() {
     slow.write_all(b"GET /health/live HTTP/1.1\r\nhos")
         .await
         .unwrap();
-    // Of tokio's clock, which is paused here and goes on only when nobody has anything to do:
-    // exact, however busy the machine is.
+    // Tokio's clock is paused and advances only when all tasks are idle, so it is exact on a busy
+    // machine.
     let began = tokio::time::Instant::now();
     assert_eq!(rest(&mut silent).await, "");
     assert_eq!(rest(&mut slow).await, "");
     let waited = began.elapsed();
-    // Asked for something once, a connection may rest for longer.
+    // After the first request, a connection may idle for longer.
     idle.read_to_end(&mut Vec::new()).await.unwrap();
     assert!(
         waited.as_secs() < 12 && began.elapsed().as_secs() > 20,

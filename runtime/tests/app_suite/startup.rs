@@ -243,7 +243,7 @@ linchpin::context! {
     level: i64;
 }
 
-/// Of another crate, say: the same name, of another type.
+/// Represents another crate: the same name with another type.
 mod elsewhere {
     linchpin::context! {
         pub level: bool;

@@ -1,4 +1,4 @@
-//! Requests that a proxy in front might read otherwise than we do, and what comes back of them.
+//! Requests that a proxy may read differently than the server, and the responses to them.
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -44,8 +44,8 @@ async fn a_body_travels_in_one_way_only() {
     app.stop().await.unwrap();
 }
 
-/// Chunks count, as RFC 9112 has it, and nothing is read after them: what a proxy that counts bytes
-/// would take for the next request is none.
+/// Chunked coding has priority, as RFC 9112 says, and nothing is read after the body: bytes that a
+/// proxy takes for the next request are ignored.
 #[tokio::test]
 async fn nothing_is_read_after_a_body_of_two_lengths() {
     let app = notes().start().await.unwrap();
@@ -64,8 +64,8 @@ async fn nothing_is_read_after_a_body_of_two_lengths() {
     app.stop().await.unwrap();
 }
 
-/// A client that sends nothing more may close its side of the connection; one that has not sent its
-/// whole body is told.
+/// A client may close its side of the connection after a complete request. A client with an
+/// incomplete body gets an error.
 #[tokio::test]
 async fn a_client_that_closes_its_side_is_answered() {
     let app = notes().start().await.unwrap();

@@ -66,7 +66,7 @@ pub enum Act {
     },
 }
 
-/// What becomes of them.
+/// The end of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum End {
@@ -79,7 +79,7 @@ pub enum End {
 }
 
 impl Act {
-    /// With keys put in for what stands for them.
+    /// With keys in place of placeholders.
     pub fn filled(&self, fill: impl Fn(&str) -> String) -> Self {
         let mut act = self.clone();
         match &mut act {
@@ -168,7 +168,7 @@ fn or_null(value: Option<String>) -> Param<String> {
     value.map_or(Param::Null, Param::Value)
 }
 
-/// What calls answered, and what became of them.
+/// The responses of calls, and the end of their transaction.
 pub async fn run(adapters: &Adapters, cx: &Cx, acts: &[Act], end: End) -> String {
     let mut out = String::new();
     let all = async |cx: &Cx, out: &mut String| {
@@ -208,7 +208,8 @@ fn described(error: &Error) -> String {
     format!("{} {details:?}", error.code().as_str())
 }
 
-/// A record of each entity whose events are compared, the last of a sequence, that nobody has seen.
+/// Creates a record of each entity whose events are compared, as the last of a sequence; no filter
+/// has seen it.
 pub async fn mark(adapters: &Adapters, cx: &Cx, end: &str, number: usize) {
     let done: Result<()> = async {
         let id = || end.to_owned();
@@ -273,7 +274,7 @@ pub async fn mark(adapters: &Adapters, cx: &Cx, end: &str, number: usize) {
     done.expect("the end of a sequence");
 }
 
-/// A few calls; `work` says that they are about what is handed out to code.
+/// A few calls; `work` selects calls on records that are handed out to code.
 pub fn some(r: &mut Random, work: bool) -> (Vec<Act>, End) {
     let end = *r.one(&[End::Alone, End::Commit, End::Commit, End::Undo]);
     let many = if end == End::Alone { 1 } else { 1 + r.below(4) };

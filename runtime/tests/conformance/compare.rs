@@ -5,7 +5,7 @@ use serde_json::Value as Json;
 /// How answers are compared.
 #[derive(Clone, Copy, Debug)]
 pub struct Alike {
-    /// By what the JSON says: `jsonb` keeps neither blanks nor the order of members.
+    /// Compares JSON by meaning: `jsonb` keeps neither blanks nor the order of members.
     pub by_meaning: bool,
     /// Doubles may differ by 1e-9 of themselves: sums depend on the order of records in their last
     /// digits.
@@ -60,7 +60,7 @@ fn near(a: Option<f64>, b: Option<f64>) -> bool {
     let (Some(a), Some(b)) = (a, b) else {
         return false;
     };
-    // What cancels out leaves the rounding of what was added.
+    // Terms that cancel out leave a rounding error.
     (a - b).abs() <= 1e-9 * a.abs().max(b.abs()) || (a - b).abs() <= 1e-12
 }
 

@@ -1,5 +1,5 @@
-//! What the route report says a call costs, held against the statements that calls really send:
-//! over every route and kind of the fixture, on every store, whatever the calls hold.
+//! Compares the costs in the route report with the statements that calls send: for every route and
+//! kind of the fixture, on every store, with every input.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::process::Command;
@@ -58,8 +58,7 @@ fn count(sent: &AtomicUsize, statement: &Statement) {
     }
 }
 
-/// Whether the sweeper asks: it looks for what has expired once at the start, beside whatever is
-/// called first.
+/// Whether a statement belongs to the sweeper, which runs once at the start beside the first call.
 fn sweeps(statement: &Statement) -> bool {
     let expires = statement.entity.ttl.map(|ttl| ttl.field);
     matches!(&statement.plan, Plan::Select { filter: Filter::Cond { field, op: Op::Lte, .. }, .. } if expires == Some(*field))
@@ -86,14 +85,14 @@ impl Transaction for Counted {
     }
 }
 
-/// What the app of the fixture prints of its routes.
+/// Prints the route report of the fixture's app.
 #[tokio::test]
 #[ignore = "a program for the tests below"]
 async fn program() {
     if std::env::var_os("ROUTES_OF_THE_FIXTURE").is_none() {
         return;
     }
-    // Named, and not asked for anything.
+    // Only the name is used; no connection is opened.
     let database = match std::env::var("ROUTES_OF_THE_FIXTURE").as_deref() {
         Ok("postgres") => "postgres://nobody@localhost/nothing",
         Ok("sqlite") => "sqlite:nothing.db",
@@ -143,7 +142,7 @@ fn reported(store: &str) -> HashMap<(String, String), Option<usize>> {
         .collect()
 }
 
-/// The paths that a call includes, and what leads to them.
+/// The paths that a call includes, with their prefixes.
 fn included(call: &Call) -> usize {
     let mut paths = BTreeSet::new();
     for path in call
@@ -161,8 +160,8 @@ fn included(call: &Call) -> usize {
     paths.len()
 }
 
-/// Repetitions, which the report leaves out and says so: expired records that stand in the way of a
-/// write are removed, and the write is sent again.
+/// Repetitions, which the report excludes: expired records that conflict with a write are removed,
+/// and the write is sent again.
 fn beside(call: &Call, desc: Option<&EntityDesc>) -> usize {
     if call.method != "GET" && desc.is_some_and(|desc| desc.ttl.is_some()) {
         2

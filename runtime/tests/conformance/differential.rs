@@ -20,7 +20,7 @@ use super::{generate, shrink};
 /// How often each route gave which kind of answer: a status, and for refusals a code.
 pub type Seen = BTreeMap<String, BTreeMap<String, u64>>;
 
-/// Where a store and the model part.
+/// A difference between a store and the model.
 #[derive(Debug)]
 pub struct Difference {
     /// The step that showed it.
@@ -34,7 +34,7 @@ pub struct Pair {
     pub routes: Vec<Endpoint>,
     by_meaning: bool,
     pub seen: Seen,
-    /// What each entity held when all views of it were compared, and when that was.
+    /// The records of each entity when all views were compared, and the instant.
     compared: HashMap<&'static str, (i64, String)>,
     /// Whether events may be on their way.
     telling: bool,
@@ -59,7 +59,7 @@ impl Pair {
         }
     }
 
-    /// Stops both sides; what was seen.
+    /// Stops both sides; returns the collected events.
     pub async fn stop(self) -> Seen {
         self.model.stop().await;
         self.store.stop().await;
@@ -69,7 +69,7 @@ impl Pair {
     /// Runs a sequence from nothing.
     pub async fn run(&mut self, steps: &[Step]) -> Result<(), Difference> {
         if self.telling {
-            // Of a sequence that was not run to its end.
+            // The events of a sequence that was not run to its end.
             self.model.told().await;
             self.store.told().await;
         }
@@ -180,8 +180,7 @@ impl Pair {
         *self.seen.entry(name).or_default().entry(kind).or_default() += 1;
     }
 
-    /// What a step may have changed: records of the entity that was called, and of those whose
-    /// records follow.
+    /// The entities that a step may have changed: the called one, and those with dependent records.
     fn written(&self, what: &What) -> Vec<&'static EntityDesc> {
         match what {
             What::Call(call) if call.method != "GET" => self
@@ -235,7 +234,7 @@ impl Pair {
                 .await
                 .map_err(|text| format!("{name}: {text}\n{expected}"))?;
         }
-        // What anybody sees follows from what is there, and from the time where records expire.
+        // The visible records depend on the stored ones, and on the time if records expire.
         let now = if desc.ttl.is_some() {
             self.model.now().millis()
         } else {
@@ -279,7 +278,7 @@ fn affected(of: &[&'static EntityDesc]) -> Vec<&'static EntityDesc> {
             }
         }
     }
-    // What others keep of them.
+    // The counters that other entities keep of them.
     for target in all
         .clone()
         .iter()
@@ -296,7 +295,7 @@ fn affected(of: &[&'static EntityDesc]) -> Vec<&'static EntityDesc> {
     all
 }
 
-/// Whether records hold what was summed up over others.
+/// Whether an entity stores aggregates over other records.
 fn holds_sums(desc: &EntityDesc) -> bool {
     desc.field_by_wire("mean").is_some()
 }

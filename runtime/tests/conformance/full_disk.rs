@@ -1,8 +1,8 @@
 //! A disk that is really full: a small tmpfs under the SQLite file.
 //!
-//! Mounting takes privileges, so the test runs itself again in a mount namespace of its own, where
-//! it has them: as root at once, else within a user namespace. The mount goes with the process.
-//! Where the machine allows neither, the test fails and says so.
+//! Mounting needs privileges, so the test runs itself again in a mount namespace: directly as root,
+//! otherwise within a user namespace. The mount ends with the process. If the machine allows
+//! neither, the test fails with a message.
 
 use std::path::Path;
 use std::process::Command;
@@ -97,7 +97,7 @@ fn large(n: usize) -> Json {
     json!({"slug": format!("s{n}"), "meta": "x".repeat(6000)})
 }
 
-/// What this process has written so far: bytes, and how often.
+/// The writes of this process so far: bytes and number.
 fn written() -> (u64, u64) {
     let all = std::fs::read_to_string("/proc/self/io").unwrap();
     let number = |name: &str| {
@@ -108,7 +108,8 @@ fn written() -> (u64, u64) {
     (number("wchar:"), number("syscw:"))
 }
 
-/// Many ask at once whether the store is ready; what that wrote, and how many were told that it is.
+/// Many concurrent readiness checks: the writes that they caused, and the number of positive
+/// results.
 async fn probes(store: &Arc<dyn Store>) -> (u64, u64, usize) {
     let before = written();
     let asked: Vec<_> = (0..200)
@@ -166,7 +167,7 @@ async fn on_a_small_disk(folder: &Path) {
     // At the least: one commit per record, each some 24 KB of the write-ahead log.
     assert!(stored.len() >= 50, "{}", stored.len());
 
-    // Reads go on; nothing that was acknowledged is missing, nothing that was refused is there.
+    // Reads continue; every acknowledged write is there, and no refused one.
     for (n, path) in &stored {
         let (status, _, body) = call(&service, "GET", path, None).await;
         assert_eq!((status, &body["slug"]), (200, &json!(format!("s{n}"))));
@@ -182,7 +183,7 @@ async fn on_a_small_disk(folder: &Path) {
     }
     assert_eq!(call(&service, "GET", "/samples?limit=5", None).await.0, 200);
 
-    // The store says so, and leaves nothing behind that would take what room there is.
+    // The store reports the full disk and leaves no temporary files.
     tokio::time::sleep(Duration::from_millis(1100)).await;
     let (_, writes, ready) = probes(&store).await;
     assert!(
@@ -205,7 +206,8 @@ async fn on_a_small_disk(folder: &Path) {
         0
     );
 
-    // Room again, which is found within a second, and all goes on without a restart.
+    // When there is room again, the store detects it within a second and continues without a
+    // restart.
     std::fs::remove_file(&ballast).unwrap();
     tokio::time::sleep(Duration::from_millis(1100)).await;
     store.ready().await.unwrap();

@@ -79,7 +79,7 @@ pub fn sequence(routes: &[Endpoint], seed: u64) -> Vec<Step> {
     let mut out: Vec<Step> = Vec::new();
     for _ in 0..steps {
         let next = match out.last() {
-            // The same once more, by the same caller or another.
+            // The same call again, by the same caller or another.
             Some(last) if r.percent(if is_keyed(last) { 40 } else { 2 }) => {
                 let actor = if r.percent(80) {
                     last.actor
@@ -109,7 +109,7 @@ fn is_keyed(step: &Step) -> bool {
 
 const IDEMPOTENCY: &str = "idempotency-key";
 
-/// Whose records code works on, beside requests.
+/// The owner of the records that code works on, beside requests.
 fn is_coded(desc: &EntityDesc) -> bool {
     ["diff_people", "diff_memos", "diff_projects", "diff_jobs"].contains(&desc.storage_name)
 }
@@ -128,7 +128,7 @@ fn step(
         _ => 0,
     };
     let actor = match before {
-        // Whoever has made a record goes on with it.
+        // The creator of a record continues with it.
         Some(before) if r.percent(40) => before,
         _ if r.percent(8) => r.below(ACTORS.len()),
         _ => *r.one(&[1, 1, 1, 1, 1, 2, 2, 3, 3, 4]),
@@ -222,7 +222,7 @@ fn call(r: &mut Random, routes: &[Endpoint], desc: &'static EntityDesc) -> Call 
     call
 }
 
-/// What is shown beside the records of an answer.
+/// The relations to include in the response.
 fn included(r: &mut Random, desc: &EntityDesc) -> String {
     let paths = (0..=r.below(2)).map(|_| {
         let relation = r.one(desc.relations);
@@ -294,7 +294,7 @@ fn path(r: &mut Random, endpoint: &Endpoint, desc: &'static EntityDesc) -> Vec<S
                 }
             }),
             None if name == "id" => key(r, desc),
-            // Of the parent path.
+            // A parameter of the parent path.
             None if name.starts_with("team") => (*r.one(&["1", "1", "2", "x"])).to_owned(),
             None => (*r.one(&["a", "a", "b%"])).to_owned(),
         });
@@ -511,7 +511,8 @@ fn pages(r: &mut Random, paging: Paging, sorts: &[NamedSort]) -> Vec<(String, St
     out
 }
 
-/// A value as a query or a path holds it; `None` for null and what cannot stand there.
+/// A value in the form of a query or path parameter; `None` for null and for values that have no
+/// such form.
 fn query_text(r: &mut Random, field: &FieldDesc) -> Option<String> {
     if field.flags.has(Flags::PRIMARY) && matches!(field.kind, Kind::String) && r.percent(80) {
         return Some("<samples:1>".to_owned());

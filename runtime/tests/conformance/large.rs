@@ -76,8 +76,8 @@ async fn call(service: &HttpService, method: &str, path: &str, body: Json) -> (u
     (status, serde_json::from_slice(&body).unwrap_or(Json::Null))
 }
 
-/// A batch and an aggregate cost over 10,000 records what they cost over ten: the same statements,
-/// and no row more.
+/// A batch and an aggregate over 10,000 records send the same statements as over ten, and return no
+/// further rows.
 async fn many_records_are_the_stores_affair(store: Arc<dyn Store>) {
     let counting = Arc::<Counting>::default();
     let store: Arc<dyn Store> = Arc::new(Around::new(store, Arc::clone(&counting)));

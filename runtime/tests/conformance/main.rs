@@ -1,9 +1,9 @@
-//! Conformance of stores, at the level of calls: the same calls on the memory model and on a store
-//! must have the same outcome, and of many callers at once exactly one wins where only one may.
+//! Conformance of stores at the level of calls: the same calls on the memory model and on a store
+//! must have the same result. Of concurrent callers exactly one succeeds where only one may.
 //!
-//! `cargo xtask conformance` runs as many random sequences as one likes; `cargo test` a bounded
-//! number from a fixed seed. A sequence that shows a difference is shrunk and kept in `seeds/`, and
-//! what is there runs first, on every store.
+//! `cargo xtask conformance` runs any number of random sequences; `cargo test` runs a fixed number
+//! from a fixed seed. A sequence that shows a difference is shrunk and stored in `seeds/`. Stored
+//! sequences run first, on every store.
 
 #![allow(clippy::unwrap_used)] // in a test, stopping is the report
 
@@ -132,7 +132,7 @@ fn on_sqlite() -> (Arc<dyn Store>, tempfile::TempDir) {
     (Arc::new(SqliteStore::open(options).unwrap()), folder)
 }
 
-/// The comparison sees nothing where nothing is.
+/// The comparison of equal sides reports no difference.
 #[test]
 fn memory() {
     agrees("memory", 100, || {
@@ -140,7 +140,7 @@ fn memory() {
     });
 }
 
-/// So many that they reach every route with success, and every kind of answer.
+/// Enough sequences to reach every route with success and every kind of response.
 /// `cargo xtask conformance` runs more, from other seeds.
 #[test]
 fn sqlite() {
@@ -163,7 +163,7 @@ fn sqlite() {
     }
 }
 
-/// What answers there must have been, beside successes.
+/// The responses that must have occurred, besides successes.
 const KINDS: &[&str] = &[
     "200 again",
     "201 again",

@@ -1,4 +1,4 @@
-//! Values that are hard on stores and translators, and values that are few, so that records meet.
+//! Values at the limits of stores and of SQL, and a small set of values, so that records collide.
 
 use linchpin::entity::{FieldDesc, Kind};
 use serde_json::{Map, Value as Json, json};

@@ -1,8 +1,8 @@
-//! Many callers at once: of those with the same precondition exactly one wins, and whoever only
-//! adds loses nothing.
+//! Concurrent callers: of those with the same precondition exactly one wins, and additions are
+//! never lost.
 //!
-//! Each claim runs 40 rounds of 25 callers who start behind a barrier, and one of 200. What is
-//! asserted is who won, what the others were told, and what is there afterwards.
+//! Each case runs 40 rounds of 25 callers who start behind a barrier, and one round of 200. It
+//! checks who won, the responses of the others, and the stored records.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -463,8 +463,8 @@ async fn different_fields_survive(app: App) {
     }
 }
 
-/// The same call under one idempotency key: one effect; whoever comes while it runs is told so,
-/// whoever comes later gets its answer.
+/// The same call under one idempotency key has one effect. A concurrent call gets an error, a later
+/// one gets the response.
 async fn idempotent(app: App) {
     for (round, callers) in rounds() {
         let key = format!("key-{round}");
@@ -485,7 +485,7 @@ async fn idempotent(app: App) {
                 "{body}"
             );
         }
-        // Afterwards the answer is there for all.
+        // Afterwards every call gets the response.
         let again = app.at_once_under(2, "POST", "/orders", &key, &body).await;
         assert!(
             again
@@ -556,7 +556,7 @@ async fn claim(app: App) {
     }
 }
 
-/// A change that asks for a state, and takes the record out of it.
+/// A change that requires a state, and changes it.
 async fn field_update(app: App) {
     for (round, callers) in rounds() {
         let path = app
@@ -571,8 +571,8 @@ async fn field_update(app: App) {
     }
 }
 
-/// A walk sees every record that stays, once and in order, whatever comes and goes meanwhile, the
-/// last record of a page included.
+/// A walk over pages sees every record that stays, once and in order, while other records come and
+/// go, including the last record of a page.
 async fn walk(app: App) {
     let stable: Vec<String> = (0..30).map(|n| format!("stable{n:02}")).collect();
     for (rank, slug) in stable.iter().enumerate() {

@@ -7,9 +7,9 @@ use super::act::{Act, End};
 
 /// One step of a sequence.
 ///
-/// Texts may hold `<samples:3>`, which stands for the key of a record that the side has seen below
-/// that path, `<samples.lines:3>` for that of an item, and `<cursor>` for the cursor it was given
-/// last: generated keys differ from side to side.
+/// Texts may contain `<samples:3>`, the key of a record that the side has seen below that path,
+/// `<samples.lines:3>` for the key of an item, and `<cursor>` for the last cursor: generated keys
+/// differ between the sides.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Step {
     /// Milliseconds that pass before the step.

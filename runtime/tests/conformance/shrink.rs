@@ -70,7 +70,7 @@ pub async fn shortest(
     }
 }
 
-/// Every step that is this one with a little less.
+/// Every step that results from removing one part of this step.
 fn plainer(step: &Step) -> Vec<Step> {
     let mut out = Vec::new();
     if step.advance != 0 {

@@ -33,13 +33,13 @@ use super::fixture::guarded::{Comment, comment};
 use super::fixture::related::{Finding, Memo, Node, Project, Ticket};
 use super::sequence::{Call, Filtered};
 
-/// Where every sequence begins.
+/// The instant at which every sequence begins.
 const START: &str = "2026-03-04T05:06:07.008Z";
 
 const SECRET: &str = "a secret of at least thirty-two bytes";
 
-/// The entities whose events are compared. Those of others are not recorded, as where nobody
-/// listens.
+/// The entities whose events are compared. Events of others are not recorded, because they have no
+/// consumer.
 pub const TOLD: [&str; 5] = [
     "diff_memos",
     "diff_projects",
@@ -56,7 +56,7 @@ fn all() -> impl Iterator<Item = &'static EntityDesc> {
         .chain([Claims::entity()])
 }
 
-/// What has been told, by entity.
+/// The events so far, by entity.
 type Told = Arc<Mutex<HashMap<String, Vec<EntityEvent>>>>;
 
 pub struct Side {
@@ -65,14 +65,14 @@ pub struct Side {
     service: HttpService,
     clock: Arc<AtomicI64>,
     told: Told,
-    /// What the server has made up, and what it is called here.
+    /// The values that the server has generated, and their names in the comparison.
     names: HashMap<String, String>,
     /// Keys below each path, as they were first seen.
     known: HashMap<String, Vec<String>>,
     cursor: String,
     /// Ends of sequences so far.
     ends: usize,
-    /// Of each entity: what reads all of it, and what removes all of it.
+    /// For each entity: the statement that reads all records, and the one that removes them.
     whole: HashMap<&'static str, (Arc<Statement>, Arc<Statement>)>,
 }
 
@@ -166,7 +166,7 @@ impl Side {
         endpoints(&ALL, ALL.mount, self.running.adapters())
     }
 
-    /// As it was at first.
+    /// Restores the initial state.
     pub async fn reset(&mut self) {
         for desc in all() {
             let (_, remove) = &self.whole[desc.storage_name];
@@ -185,9 +185,8 @@ impl Side {
         "bm90IGEgY3Vyc29y".clone_into(&mut self.cursor);
     }
 
-    /// Every event since the last look, by record and in its order: how those of several records
-    /// follow each other is nobody's promise. Each entity gets a last one, and those before it have
-    /// come when it has.
+    /// The events since the last call, by record and in their order; the order between records is
+    /// not defined. A last event per entity shows that all earlier ones have arrived.
     pub async fn told(&mut self) -> String {
         self.ends += 1;
         let end = format!("end-{}", self.ends);
@@ -230,9 +229,9 @@ impl Side {
                     e.name,
                     e.route,
                     e.record_id,
-                    e.payload,
-                    e.before.as_ref().map(Json::to_string),
-                    e.after.as_ref().map(Json::to_string),
+                    e.payload.value(),
+                    e.before.as_deref().map(Json::to_string),
+                    e.after.as_deref().map(Json::to_string),
                     e.actor,
                     e.tenant_id,
                     e.request_id,
@@ -274,7 +273,7 @@ impl Side {
         Timestamp::from_millis(self.clock.load(Ordering::SeqCst))
     }
 
-    /// Sends a request; `cursor` goes on behind an earlier page.
+    /// Sends a request; `cursor` continues after an earlier page.
     pub async fn call(&mut self, who: usize, call: &Call, next: bool) -> Answer {
         let mut path = String::new();
         for segment in &call.path {
@@ -367,7 +366,7 @@ impl Side {
         };
         let mut cx = Cx::actor(actor(who)).at(self.now());
         if asked.entity == Comment::DESC.storage_name {
-            // Where the parent path would say which document.
+            // The parent path contains the document.
             cx = cx
                 .within(comment::team_id, 1)
                 .within(comment::doc_id, "a".to_owned());

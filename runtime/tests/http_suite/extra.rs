@@ -16,7 +16,7 @@ const AT: SourceLine = SourceLine {
     line: 1,
 };
 
-/// `GET /posts/export`, static beside `/posts/{id}`.
+/// `GET /posts/export`: a static segment next to `/posts/{id}`.
 pub const EXPORT: ExtraRouteSpec = ExtraRouteSpec {
     name: "export",
     route: RouteSpec {

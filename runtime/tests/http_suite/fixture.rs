@@ -17,6 +17,7 @@ use linchpin::operation::{
 };
 use linchpin::resource::{CursorKey, Table};
 use linchpin::store::Store;
+use linchpin::store::create_tables;
 use linchpin::store::memory::Memory;
 use linchpin::{Adapters, EntityEntry, Package, Value};
 use serde_json::Value as Json;
@@ -134,7 +135,7 @@ pub static POST: EntityDesc = EntityDesc {
     defaults: PUBLIC,
     routes: [PolicyDesc::INHERIT; 5],
     stores: &[],
-    rename_from: None,
+    rename_from: &[],
     at: AT,
     ..EntityDesc::new("", "", "", &[])
 };
@@ -211,7 +212,7 @@ const POST_BASE: EntityDesc = EntityDesc {
     defaults: PolicyDesc::INHERIT,
     routes: [PolicyDesc::INHERIT; 5],
     stores: &[],
-    rename_from: None,
+    rename_from: &[],
     at: AT,
     ..EntityDesc::new("", "", "", &[])
 };
@@ -432,7 +433,7 @@ pub static BLOG: Package = Package {
     after_adapters: None,
 };
 
-/// A store, and what it lives in.
+/// A store, and its directory.
 pub type Fresh = (Arc<dyn Store>, Option<tempfile::TempDir>);
 
 /// A fresh store in memory.
@@ -455,7 +456,7 @@ pub fn sqlite() -> Fresh {
 
 /// Adapters over a store.
 pub async fn adapters(store: &Arc<dyn Store>) -> Adapters {
-    store.install(&[&POST, &NOTE]).await.unwrap();
+    create_tables(&**store, &[&POST, &NOTE]).await.unwrap();
     let key = CursorKey::derive(&["a secret of at least thirty-two bytes"]);
     let tables = [&POST, &NOTE]
         .map(|desc| Arc::new(Table::new(desc, Arc::clone(store), key.clone()).unwrap()));

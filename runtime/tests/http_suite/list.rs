@@ -1,4 +1,4 @@
-//! The list route: pages, sorts, filters, and what it refuses.
+//! The list route: pages, sorts, filters, and refused parameters.
 
 use serde_json::{Value, json};
 

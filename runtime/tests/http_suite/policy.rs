@@ -324,7 +324,8 @@ async fn narrowed_bodies_name_what_is_wrong_once() {
         answer.summary(),
         "400 validation_failed score=unknown_field tags[0]=type tags[0]=unknown_field"
     );
-    // One that is not to be written hides what is wrong inside of it, not what is named like that.
+    // An unknown member hides problems inside it, but not those of members with the same name
+    // elsewhere.
     let answer = app
         .json(
             "POST",

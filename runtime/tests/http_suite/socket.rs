@@ -1,4 +1,4 @@
-//! A real server on a real socket: what the bytes look like.
+//! A server on a real socket: the bytes of responses.
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -9,7 +9,7 @@ use crate::fixture::{App, blog};
 pub struct Server {
     address: std::net::SocketAddr,
     task: tokio::task::JoinHandle<std::io::Result<()>>,
-    // Lives as long as the server: what its store is in goes with it.
+    // Keeps the store's directory as long as the server.
     _app: App,
 }
 
@@ -34,7 +34,7 @@ impl Server {
     /// Sends raw bytes and answers all that comes back until the server closes.
     pub async fn exchange(&self, bytes: &[u8]) -> String {
         let mut stream = TcpStream::connect(self.address).await.unwrap();
-        // A server may answer and close before it has read everything; what it said still arrives.
+        // A server may respond and close before it has read everything; the response still arrives.
         let _ = stream.write_all(bytes).await;
         let mut answer = Vec::new();
         let read = stream.read_to_end(&mut answer);
@@ -182,7 +182,8 @@ async fn requests_follow_each_other_on_one_connection() {
     assert_eq!(statuses, ["200", "405", "404"], "{answer}");
 }
 
-/// 4 KiB are more than `{}` ever takes; nobody makes the server hold a megabyte for a read.
+/// A route without input accepts at most 4 KiB, so a client cannot make the server store a megabyte
+/// for a read.
 #[tokio::test]
 async fn routes_without_input_take_small_bodies() {
     let server = server().await;

@@ -206,7 +206,7 @@ const POST: EntityDesc = EntityDesc {
         },
     ],
     stores: &[],
-    rename_from: None,
+    rename_from: &[],
     at: SourceLine {
         file: file!(),
         line: line!(),

@@ -39,11 +39,9 @@ fn service() -> HttpService {
     let mut auth = RouteAuth::default();
     auth.named
         .insert("partner".to_owned(), Arc::clone(&auth.user_auth).into());
-    let state = HttpState {
-        resolver: Some(Arc::new(ByHeader)),
-        auth,
-        ..HttpState::new(adapters)
-    };
+    let mut state = HttpState::new(adapters);
+    state.resolver = Some(Arc::new(ByHeader));
+    state.auth = auth;
     linchpin::http::service(endpoints, state).expect("the service")
 }
 
@@ -59,7 +57,7 @@ struct Live {
 }
 
 impl Live {
-    /// Sends a request to a route of the document, and holds the answer to what it says there.
+    /// Sends a request to a route of the document, and compares the response with the document.
     async fn send(
         &mut self,
         template: &str,

@@ -59,7 +59,7 @@ async fn what_extractors_refuse(s: &Server) {
     let taken = s.post(&format!("{path}/copies/1"), body.clone()).await;
     assert_eq!(taken.code(), (409, "conflict"));
     assert_eq!(taken.json()["requestId"], taken.header("x-request-id"));
-    // What axum refuses has the standard status and body.
+    // Errors of axum's extractors have the standard status and body.
     for (path, headers, body, status) in [
         (
             format!("{path}/copies/300"),

@@ -256,7 +256,7 @@ async fn one_world_with_http(s: &Server) {
     );
     crate::fixture::call(s, &format!("{path}/hit")).await;
     assert_eq!(desk.get(&cx, &made.id).await.unwrap().unwrap().hits, 1);
-    // The adapter is the app's, however it is asked for.
+    // Every way to get the adapter returns the app's.
     assert_eq!(
         s.running()
             .adapters()

@@ -99,7 +99,8 @@ async fn garbage_is_refused(s: &Server) {
 }
 
 async fn order_of_checks(s: &Server) {
-    // The record first, then the tag, then the state: what nobody can see has no version.
+    // The record is checked first, then the tag, then the state: an invisible record has no
+    // version.
     assert_eq!(
         s.raw("POST", "/tickets/nope/close", &[("if-match", "\"1\"")], "")
             .await
@@ -130,7 +131,7 @@ async fn order_of_checks(s: &Server) {
     s.raw("POST", &format!("{path}/restock"), &fresh, "")
         .await
         .problem("range", "stock");
-    // A tag that cannot be read and a body that is wrong are told together.
+    // An invalid tag and an invalid body are reported together.
     let headers = [("if-match", "*"), ("content-type", "application/json")];
     let reply = s
         .raw("POST", &format!("{path}/close"), &headers, r#"{"bogus":1}"#)

@@ -245,7 +245,7 @@ async fn exists_as_post(s: &Server) {
     s.post("/tickets/taken", json!({ "slug": null }))
         .await
         .problem("null_not_allowed", "slug");
-    // HEAD goes with GET.
+    // HEAD is moved with GET.
     assert_eq!(s.raw("HEAD", "/tickets/taken", &[], "").await.status, 405);
 }
 

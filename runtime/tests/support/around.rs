@@ -1,13 +1,15 @@
-//! A store around another: whatever it is asked goes there, past somebody who counts, waits or
-//! refuses.
+//! A store around another store: every call is forwarded to the inner store through an observer
+//! that counts, waits or refuses.
 
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use linchpin::entity::EntityDesc;
+use linchpin::schema::SchemaStore;
 use linchpin::store::{
-    Outbox, Patience, Plan, Reply, Rows, SqlDriver, Statement, Store, StoreKind, Transaction,
+    Names, Outbox, Patience, Plan, RefreshNames, Reply, Rows, SqlDriver, Statement, Store,
+    StoreKind, Transaction,
 };
 use linchpin::{BoxFuture, Result, Value};
 
@@ -94,11 +96,16 @@ impl<W: Watch> Store for Around<W> {
         self.store.outbox()
     }
 
-    fn install<'a>(
-        &'a self,
-        entities: &'a [&'static EntityDesc],
-    ) -> Pin<Box<dyn Future<Output = Result<()>> + Send + 'a>> {
-        self.store.install(entities)
+    fn schema(&self) -> Option<&dyn SchemaStore> {
+        self.store.schema()
+    }
+
+    fn set_names(&self, names: Arc<Names>) {
+        self.store.set_names(names);
+    }
+
+    fn on_stale_names(&self, refresh: RefreshNames) {
+        self.store.on_stale_names(refresh);
     }
 
     fn ready(&self) -> Pin<Box<dyn Future<Output = Result<()>> + Send + '_>> {

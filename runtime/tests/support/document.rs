@@ -90,7 +90,7 @@ pub fn against_routes(document: &Json, endpoints: &[Endpoint]) -> Vec<String> {
             .keys()
             .map(|method| shape(method, path))
     });
-    // HEAD stands where a route answers it otherwise than GET.
+    // HEAD is documented if its response differs from that of GET.
     let said: BTreeSet<String> = said
         .filter(|route| !route.starts_with("HEAD ") && !route.starts_with("PARAMETERS "))
         .collect();

@@ -4,7 +4,7 @@
 //! that is missing fails.
 #![allow(dead_code, clippy::expect_used, clippy::unwrap_used)] // each binary uses its part of it; tests stop where something is wrong
 
-mod programs;
+pub mod programs;
 
 use std::io::Write;
 use std::net::TcpListener;
@@ -115,8 +115,8 @@ END
     /// Ends the server at once, as a crash does.
     pub fn kill(&mut self) {
         self.say("kill");
-        // The shell gets to it in its own time; nobody may take what is about to go for what is
-        // started next.
+        // The shell ends asynchronously. The next server must not be confused with one that is
+        // about to end.
         let end = Instant::now() + Duration::from_mins(1);
         while std::net::TcpStream::connect(("127.0.0.1", self.port)).is_ok() {
             assert!(Instant::now() < end, "the server does not end");
@@ -181,6 +181,23 @@ pub fn fresh_url() -> String {
     let base = std::env::var("LINCHPIN_TEST_POSTGRES")
         .unwrap_or_else(|_| SERVER.get_or_init(Server::start).url());
     fresh_schema(&base)
+}
+
+/// The URL of a new, empty database. Transactions of other tests do not delay index builds in it.
+pub fn fresh_database() -> String {
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    let base = fresh_url();
+    let name = format!(
+        "linchpin_{}_{}",
+        std::process::id(),
+        NEXT.fetch_add(1, Ordering::Relaxed)
+    );
+    execute(&base, &format!("CREATE DATABASE {name} TEMPLATE template0")).expect("a database");
+    // Without the name of the schema, which comes last.
+    let (base, _) = base.rsplit_once(['?', '&']).expect("a schema in the URL");
+    let (address, settings) = base.split_once('?').unwrap_or((base, ""));
+    let (server, _) = address.rsplit_once('/').expect("a database in the URL");
+    format!("{server}/{name}?{settings}")
 }
 
 /// The URL of a new, empty schema on a server.

@@ -1,5 +1,4 @@
-//! The programs of `PostgreSQL`, for whoever starts a server of its own: tests with one that
-//! forgets, benchmarks with one that does not.
+//! The programs of `PostgreSQL`, for tests and benchmarks that start a server of their own.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
@@ -11,7 +10,7 @@ const AS_NOBODY: &[&str] = &[
     "--regid=nogroup",
     "--clear-groups",
 ];
-/// That user.
+/// The user of the server.
 pub const NOBODY: &str = "nobody:nogroup";
 
 /// The folder of `initdb` and its like: that of the newest version which Debian has installed, or
@@ -28,6 +27,16 @@ pub fn folder() -> Option<PathBuf> {
         .filter(has_programs)
         .max()
         .or_else(|| std::env::split_paths(&path).find(has_programs))
+}
+
+/// The connection pooler `PgBouncer`.
+pub fn pooler() -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    // Debian installs it in a folder that is not in every user's search path.
+    std::env::split_paths(&path)
+        .chain([PathBuf::from("/usr/sbin")])
+        .map(|folder| folder.join("pgbouncer"))
+        .find(|program| program.exists())
 }
 
 /// Whether this process is root's, so that folders of the server have to be given away.

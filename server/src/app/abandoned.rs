@@ -20,20 +20,25 @@ pub(super) const GRACE: Duration = Duration::from_secs(5);
 
 /// A stream that fails if its client has left during an exchange: immediately on a socket error, or
 /// [`GRACE`] after the last byte of a response if the client has closed its side.
-pub(super) struct Attentive {
+pub(super) struct ClientWatch {
     stream: TcpStream,
     exchange: Exchange,
     /// Runs since the client closed its side, or since the last write of a response after that.
     leaving: Option<Pin<Box<Sleep>>>,
 }
 
-impl Attentive {
+impl ClientWatch {
     pub(super) fn new(stream: TcpStream, exchange: Exchange) -> Self {
         Self {
             stream,
             exchange,
             leaving: None,
         }
+    }
+
+    /// The socket itself.
+    pub(super) fn into_inner(self) -> TcpStream {
+        self.stream
     }
 
     /// Checks that the client is still connected. Bytes from the client stay unread.
@@ -69,7 +74,7 @@ impl Attentive {
     }
 }
 
-impl AsyncRead for Attentive {
+impl AsyncRead for ClientWatch {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -79,7 +84,7 @@ impl AsyncRead for Attentive {
     }
 }
 
-impl AsyncWrite for Attentive {
+impl AsyncWrite for ClientWatch {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,

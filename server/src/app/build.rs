@@ -13,16 +13,86 @@ use crate::resource::{Adapters, BoxFuture, Outcome};
 use crate::search::{Providers, SearchProvider};
 use crate::store::{Store, StoreProvider};
 use crate::{Package, Result, Timestamp};
+use linchpin_core::schema::Chain;
 
-/// An application: a config, plugins and packages.
+/// An application: a configuration, plugins and packages.
+///
+/// An app is the value that `main` builds and runs. It has three inputs:
+///
+/// - a [`Config`]: the address, the database, the secrets;
+/// - [packages](App::package): the entities, operations and routes of your program;
+/// - [plugins](App::plugin): features that packages share, such as authentication.
 ///
 /// ```no_run
+/// use linchpin::prelude::*;
+///
+/// /// Something to do.
+/// #[entity(routes(auth = "userAuth"))]
+/// #[derive(Clone, Debug)]
+/// pub struct Task {
+///     #[field(primary, default = uuid)]
+///     pub id: String,
+///     pub title: String,
+/// }
+///
+/// static TASKS: Package = package!(name = "tasks", entities = [entity(Task)]);
+///
+/// #[tokio::main]
+/// async fn main() -> linchpin::Result<()> {
+///     App::new(Config::from_env()?)
+///         .plugin(JwtAuth::new())
+///         .package(&TASKS)
+///         .run()
+///         .await
+/// }
+/// ```
+///
+/// # Run it
+///
+/// [`run`](App::run) reads the command line: without arguments the app serves, `routes` prints its
+/// routes, `openapi` its API document, and `help` lists all commands. [`serve`](App::serve) serves
+/// without a command line. [`start`](App::start) returns a handle instead, which tests use:
+///
+/// ```
 /// # use linchpin::prelude::*;
-/// # static BLOG: Package = package!(name = "blog", entities = []);
-/// # async fn start() -> linchpin::Result<()> {
-/// App::new(Config::from_env()?).plugin(JwtAuth::new()).package(&BLOG).run().await
+/// # #[entity(routes(auth = none))]
+/// # #[derive(Clone, Debug)]
+/// # pub struct Task { #[field(primary, default = uuid)] pub id: String, pub title: String }
+/// # static TASKS: Package = package!(name = "tasks", entities = [entity(Task)]);
+/// # #[tokio::main]
+/// # async fn main() -> linchpin::Result<()> {
+/// let config = Config::new().database("memory:").port(0);
+/// let app = App::new(config).package(&TASKS).start().await?;
+/// println!("http://{}/tasks", app.address());
+///
+/// // Code calls the same operations as HTTP routes, without HTTP.
+/// let tasks = app.adapter::<Task>()?;
+/// let task = tasks.create(&Cx::system("example"), TaskCreate { title: "Read".into() }).await?;
+/// assert_eq!(task.title, "Read");
+/// app.stop().await
 /// # }
 /// ```
+///
+/// # Start-up
+///
+/// A mistake in the app stops the start; nothing is left to the first request. Start-up first checks
+/// names, dependencies, routes and the capabilities of the store. Then it opens the store, and checks
+/// that this binary may serve the database: in production its migrations must have been applied, and
+/// in development it creates the tables of an empty database. It builds the adapters, runs the
+/// [hooks](App::after_adapters) and sets up the plugins. Last, it checks the names in route policies, and opens the port. Each of these checks
+/// reports all of its mistakes together.
+///
+/// # Extend it
+///
+/// | to | use |
+/// |---|---|
+/// | replace the code of a generated route | [`override_route`](App::override_route), [`override_operation`](App::override_operation) |
+/// | protect all routes below a path | [`guard`](App::guard) |
+/// | react to changes of records | [`on_event`](App::on_event), [`event_sink`](App::event_sink) |
+/// | run code before the first request | [`after_adapters`](App::after_adapters) |
+/// | add a command to the command line | [`command`](App::command) |
+/// | share rate limits between processes | [`rate_store`](App::rate_store) |
+/// | use another database or search engine | [`store_provider`](App::store_provider), [`search_provider`](App::search_provider) |
 pub struct App {
     pub(super) config: Config,
     pub(super) plugins: Vec<Box<dyn Plugin>>,
@@ -48,6 +118,8 @@ pub struct App {
     pub(super) own_commands: Vec<Command>,
     pub(super) events: Hub,
     pub(super) searches: Providers,
+    /// The recorded migrations.
+    pub(super) migrations: Chain,
 }
 
 /// An override: the entity, the route, and the function that replaces its executor.
@@ -150,10 +222,13 @@ impl App {
             own_commands: Vec::new(),
             events: Hub::default(),
             searches: Providers::default(),
+            migrations: Chain::EMPTY,
         }
     }
 
-    /// Adds a plugin.
+    /// Adds a plugin, such as `linchpin_auth::Auth`. The app also mounts the packages of the plugin.
+    /// Plugins are set up in the order of their dependencies, and otherwise in the order of these
+    /// calls. Two plugins with the same name are a start-up error.
     #[must_use]
     pub fn plugin(mut self, plugin: impl Plugin) -> Self {
         self.packages.extend_from_slice(plugin.packages());
@@ -162,7 +237,8 @@ impl App {
         self
     }
 
-    /// Adds a package.
+    /// Adds a package: its entities get tables, and its routes are mounted. Two packages with the
+    /// same name, or two routes with the same path, are a start-up error.
     #[must_use]
     pub fn package(mut self, package: &'static Package) -> Self {
         self.packages.insert(self.own_packages, package);
@@ -210,6 +286,16 @@ impl App {
     #[must_use]
     pub fn store(mut self, store: Arc<dyn Store>) -> Self {
         self.store = Some(store);
+        self
+    }
+
+    /// Sets the recorded migrations: `linchpin::migrations!("migrations")`.
+    ///
+    /// The commands `migrate ..` and start-up compare the database with them. An app without this
+    /// call reads the folder `migrations` at the time of the command or of the start.
+    #[must_use]
+    pub fn migrations(mut self, chain: Chain) -> Self {
+        self.migrations = chain;
         self
     }
 
@@ -348,7 +434,8 @@ impl App {
 
     /// Adds a consumer of the events of `E`, which gets one event at a time. Its name follows the
     /// rules of [`App::event_sink`]. If the handler fails, the same event is delivered again before
-    /// any later event. [`Event::adapter`] gives access to the records of the app.
+    /// any later event of its record; after 20 failures it is parked (see [`EventSink`]).
+    /// [`Event::adapter`] gives access to the records of the app.
     #[must_use]
     pub fn on_event<E, F, Fut>(mut self, name: impl Into<String>, handle: F) -> Self
     where
@@ -360,7 +447,7 @@ impl App {
         self
     }
 
-    /// Sets how long the store keeps delivered events; 7 days by default.
+    /// Sets how long the store keeps delivered events; 1 hour by default.
     #[must_use]
     pub fn keep_events(mut self, keep: Duration) -> Self {
         self.events.keep(keep);

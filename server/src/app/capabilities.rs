@@ -1,9 +1,14 @@
 //! The capability check: the needs of entities against the capabilities of their store, before a
 //! connection is opened.
 
+use linchpin_vocabulary::kind::Changes;
 use linchpin_vocabulary::store::{self, FACTORY};
 
 use crate::EntityEntry;
+use crate::entity::{EntityDesc, Flags};
+use crate::http::PolicyDesc;
+use crate::operation::{Method, OpSpec};
+use crate::resource::computed;
 use crate::store::StoreKind;
 use crate::{EntityGap, Error, Gap, Result, StartupError};
 
@@ -81,6 +86,20 @@ fn gaps(
             ),
         );
     }
+    for audited in audited(entry) {
+        need("transaction", format!("`audit` of {audited}"));
+    }
+    for spec in entry.mounted().filter(|spec| computes_many(spec, desc)) {
+        need(
+            "transaction",
+            format!(
+                "computed fields that `{}` ({}) writes at {}",
+                spec.name,
+                spec.kind.name(),
+                spec.at
+            ),
+        );
+    }
     for spec in entry.mounted().filter(|spec| !spec.kind.brings(store)) {
         need(
             spec.kind.capability(),
@@ -108,6 +127,53 @@ fn gaps(
             fits,
         }
     })
+}
+
+/// The audited routes of an entity that change records, each with its source location. A change and
+/// its audit entry are written in one transaction.
+fn audited(entry: &EntityEntry) -> Vec<String> {
+    let desc = entry.desc;
+    let audits = |policy: &PolicyDesc| !policy.disabled && policy.or(desc.defaults).audit.is_some();
+    let [create, _, _, update, delete] = &desc.routes;
+    let mut routes = Vec::new();
+    for (name, policy) in [("create", create), ("update", update), ("delete", delete)] {
+        if audits(policy) {
+            routes.push(format!("route `{name}` at {}", desc.at));
+        }
+    }
+    for spec in entry.mounted() {
+        if !spec.kind.reads() && audits(&spec.policy) {
+            routes.push(format!("operation `{}` at {}", spec.name, spec.at));
+        }
+    }
+    for route in entry.routes {
+        if !matches!(route.route.method, Method::Get) && audits(&route.policy) {
+            routes.push(format!("route `{}` at {}", route.name, route.at));
+        }
+    }
+    routes
+}
+
+/// Whether an operation changes several records whose computed fields depend on the change. The
+/// records are locked, their computed values are written, and then the change is, all in one
+/// transaction.
+fn computes_many(spec: &OpSpec, desc: &EntityDesc) -> bool {
+    if !matches!(spec.kind.facts().changes, Changes::Many | Changes::Removed) {
+        return false;
+    }
+    let mark = desc.soft_delete.map(|mark| mark.field());
+    let removes = spec.kind.touches(desc).has(desc.primary);
+    if removes && mark.is_none() {
+        return false;
+    }
+    let written = |field: usize| {
+        let flags = desc.fields[field].flags;
+        flags.has(Flags::ON_UPDATE.or(Flags::VERSION))
+            || desc.ttl.is_some_and(|ttl| ttl.field == field)
+            || spec.kind.writes(field).is_some()
+            || (removes && mark == Some(field))
+    };
+    !computed::affected(desc, written).is_empty()
 }
 
 /// Whether a store would satisfy all gaps of an entity.

@@ -4,7 +4,8 @@
 use std::sync::Arc;
 
 use super::build::Replacement;
-use super::plugin::{Plugin, RoutesCx};
+use super::plugin::Plugin;
+use super::setup::RoutesCx;
 use super::start::mounted;
 use crate::audit::AuditLog;
 use crate::entity::{DefaultDesc, ScopeFrom, SourceLine};
@@ -388,7 +389,7 @@ pub(super) fn known_names(
     endpoints: &[Endpoint],
     guards: &[PathGuard],
 ) -> Result<RouteAuth> {
-    let mut missing = Lacking::default();
+    let mut missing = MissingNames::default();
     let registered = auth.is_some();
     let mut auth = auth.unwrap_or_default();
     for (name, check) in &registry.named {
@@ -445,7 +446,7 @@ pub(super) fn known_names(
     }
     for guard in guards {
         let place = format!("guard of `{}`", guard.pattern());
-        if guard.asks_for_roles() && !registered {
+        if guard.requires_roles() && !registered {
             missing.add(
                 &place,
                 "needs roles, but no plugin registers who holds them".to_owned(),
@@ -455,17 +456,19 @@ pub(super) fn known_names(
             missing.add(&place, what);
         }
     }
-    missing.told().map_or(Ok(auth), |text| Err(startup(text)))
+    missing
+        .message()
+        .map_or(Ok(auth), |text| Err(startup(text)))
 }
 
 /// The names in policies that are not registered, each with the places that use it.
 #[derive(Default)]
-struct Lacking {
+struct MissingNames {
     twice: Vec<String>,
     named: Vec<(String, Vec<String>)>,
 }
 
-impl Lacking {
+impl MissingNames {
     /// The maximum number of places reported per name.
     const MOST: usize = 8;
 
@@ -477,7 +480,7 @@ impl Lacking {
         }
     }
 
-    fn told(self) -> Option<String> {
+    fn message(self) -> Option<String> {
         let mut lines = self.twice;
         // A message that already names a missing plugin needs no further hint.
         let plugin = self
@@ -541,31 +544,34 @@ mod tests {
 
     #[test]
     fn what_many_routes_lack_is_said_once() {
-        let mut lacking = Lacking::default();
+        let mut missing = MissingNames::default();
         let role = "needs role `admin`, which no plugin declares".to_owned();
         for n in [1, 2, 2, 3] {
-            lacking.add(&format!("route `{n}`"), role.clone());
+            missing.add(&format!("route `{n}`"), role.clone());
         }
         assert_eq!(
-            lacking.told().as_deref(),
+            missing.message().as_deref(),
             Some("route `1`, route `2`, route `3`: needs role `admin`, which no plugin declares")
         );
-        let mut lacking = Lacking::default();
+        let mut missing = MissingNames::default();
         for n in 0..10 {
-            lacking.add(
+            missing.add(
                 &format!("r{n}"),
                 "needs auth `userAuth`, but no plugin registers it".to_owned(),
             );
         }
-        lacking.add("r0", role.clone());
-        let told = lacking.told().unwrap_or_default();
-        let lines: Vec<&str> = told.lines().collect();
+        missing.add("r0", role.clone());
+        let message = missing.message().unwrap_or_default();
+        let lines: Vec<&str> = message.lines().collect();
         assert_eq!(
             lines[0],
             "r0, r1, r2, r3, r4, r5, r6, r7 and 2 more: needs auth `userAuth`, but no plugin registers it"
         );
         assert_eq!(lines[1], format!("r0 {role}"));
-        assert!(lines[2].starts_with("help: ") && lines.len() == 3, "{told}");
-        assert_eq!(Lacking::default().told(), None);
+        assert!(
+            lines[2].starts_with("help: ") && lines.len() == 3,
+            "{message}"
+        );
+        assert_eq!(MissingNames::default().message(), None);
     }
 }

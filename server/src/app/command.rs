@@ -1,4 +1,5 @@
-//! The command line of an app: `serve`, `routes`, `graph`, `openapi`, and the commands of plugins.
+//! The command line of an app: `serve`, `routes`, `graph`, `openapi`, `migrate`, and the commands
+//! of plugins.
 
 use std::io::IsTerminal;
 
@@ -16,7 +17,7 @@ use crate::{Code, Error, Result};
 use linchpin_core::causes;
 
 /// The commands of every app; the app and its plugins add others.
-const WORDS: [(&str, &str); 6] = [
+const WORDS: [(&str, &str); 8] = [
     ("serve", "starts the app (the default)"),
     ("routes", "prints every route; --json for machines"),
     (
@@ -24,10 +25,12 @@ const WORDS: [(&str, &str); 6] = [
         "draws the states that transitions lead through, as Mermaid",
     ),
     ("openapi", "prints the OpenAPI document"),
+    ("search", "search rebuild <entity>: rebuilds a search index"),
     (
-        "search",
-        "search rebuild <entity>: makes a search index anew",
+        "migrate",
+        "records, plans and applies changes of the schema; --help lists its commands",
     ),
+    ("schema", "prints or compares the declared schema"),
     ("help", "prints this"),
 ];
 
@@ -36,7 +39,7 @@ const EX_CONFIG: i32 = 78;
 
 impl App {
     /// Runs the command in the arguments; `serve` without any. Ends the process with status 78 if
-    /// start-up fails.
+    /// start-up fails, and with the status of the command if `migrate` or `schema` fails.
     ///
     /// # Errors
     /// If serving fails after start-up.
@@ -50,6 +53,11 @@ impl App {
     /// # Errors
     /// Like [`App::run`].
     pub async fn run_with(self, args: &[String]) -> Result<()> {
+        // The future of a start is large; callers hold a pointer to it.
+        Box::pin(self.command_line(args)).await
+    }
+
+    async fn command_line(self, args: &[String]) -> Result<()> {
         let done = self.obey(args).await;
         if let Err(error) = &done {
             // For human readers; the format of the log would hide the lines.
@@ -68,6 +76,13 @@ impl App {
 
     async fn obey(mut self, args: &[String]) -> Result<()> {
         let word = args.first().map_or("serve", String::as_str);
+        if ["migrate", "schema"].contains(&word) {
+            // The status is part of the interface: scripts tell a refusal from a busy lock by it.
+            match self.migrate(args).await {
+                0 => return Ok(()),
+                status => std::process::exit(status),
+            }
+        }
         let rest = args.get(1..).unwrap_or_default();
         let mut commands = self.commands()?;
         if let Some(at) = commands.iter().position(|c| c.name == word) {
@@ -168,7 +183,7 @@ impl App {
         if word != "rebuild" || names.is_empty() {
             let list = known().collect::<Vec<_>>().join(", ");
             return refused(format!(
-                "`search rebuild <entity>` makes a search index anew; entities with one: {list}"
+                "`search rebuild <entity>` rebuilds a search index; entities with one: {list}"
             ));
         }
         let mut wanted = Vec::new();

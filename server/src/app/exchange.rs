@@ -10,7 +10,10 @@ use std::task::{Context, Poll, ready};
 
 use axum::body::{Body, Bytes, HttpBody};
 use hyper::body::{Frame, SizeHint};
+use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use crate::http::SocketTask;
 
 /// Tracks whether a connection is between two exchanges. It is used by one task only; the atomics
 /// make it `Send`.
@@ -27,6 +30,8 @@ struct State {
     upgraded: AtomicBool,
     /// Whether any request has reached the service.
     begun: AtomicBool,
+    /// The function that takes over the socket after the change of protocol.
+    socket: Mutex<Option<SocketTask>>,
 }
 
 impl Exchange {
@@ -44,9 +49,16 @@ impl Exchange {
         self.0.begun.load(Relaxed)
     }
 
-    /// The connection was upgraded: from now on its bytes are not HTTP.
-    pub(super) fn upgrade(&self) {
+    /// The connection was upgraded: from now on its bytes are not HTTP. `socket` speaks the other
+    /// protocol, unless a router of the app does.
+    pub(super) fn upgrade(&self, socket: Option<SocketTask>) {
         self.0.upgraded.store(true, Relaxed);
+        *self.0.socket.lock() = socket;
+    }
+
+    /// Takes the function that speaks the other protocol.
+    pub(super) fn take_socket(&self) -> Option<SocketTask> {
+        self.0.socket.lock().take()
     }
 
     /// Whether a request waits for its response, or for the rest of it.
@@ -108,20 +120,25 @@ impl HttpBody for Answer {
 }
 
 /// A stream that adds a body to the HTTP library's own refusals.
-pub(super) struct Explained<S> {
+pub(super) struct RefusalBodies<S> {
     stream: S,
     exchange: Exchange,
     /// The bytes written instead of a refusal, and the number already written.
     instead: Option<(Vec<u8>, usize)>,
 }
 
-impl<S: AsyncWrite + Unpin> Explained<S> {
+impl<S: AsyncWrite + Unpin> RefusalBodies<S> {
     pub(super) fn new(stream: S, exchange: Exchange) -> Self {
         Self {
             stream,
             exchange,
             instead: None,
         }
+    }
+
+    /// The stream itself.
+    pub(super) fn into_inner(self) -> S {
+        self.stream
     }
 
     /// Writes `bytes`, or their replacement; the caller gets only the number of its own bytes.
@@ -144,7 +161,7 @@ impl<S: AsyncWrite + Unpin> Explained<S> {
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Explained<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for RefusalBodies<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -154,7 +171,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Explained<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Explained<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for RefusalBodies<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -209,7 +226,7 @@ mod tests {
     /// The received bytes of a refusal that is written eight bytes at a time.
     async fn arrives(exchange: Exchange) -> String {
         let (ours, mut theirs) = tokio::io::duplex(8);
-        let mut stream = Explained::new(ours, exchange);
+        let mut stream = RefusalBodies::new(ours, exchange);
         let writer = tokio::spawn(async move {
             stream.write_all(BARE).await.unwrap();
             stream.shutdown().await.unwrap();
@@ -238,14 +255,14 @@ mod tests {
         drop(begun);
         assert_eq!(arrives(exchange).await.as_bytes(), BARE);
         let upgraded = Exchange::default();
-        upgraded.upgrade();
+        upgraded.upgrade(None);
         assert_eq!(arrives(upgraded).await.as_bytes(), BARE);
     }
 
     #[tokio::test]
     async fn a_flushed_answer_ends_its_exchange() {
         let exchange = Exchange::default();
-        let mut stream = Explained::new(tokio::io::sink(), exchange.clone());
+        let mut stream = RefusalBodies::new(tokio::io::sink(), exchange.clone());
         let begun = exchange.begin();
         stream.flush().await.unwrap();
         assert!(!exchange.is_over(), "its answer is still being made");

@@ -2,24 +2,31 @@
 //! requests.
 
 use std::convert::Infallible;
+use std::panic::AssertUnwindSafe;
+use std::pin::pin;
 use std::time::Duration;
 
+use futures_util::FutureExt;
+use futures_util::future::{join, join_all};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
+use hyper::upgrade::{OnUpgrade, Upgraded};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tower_service::Service;
 
-use super::abandoned::Attentive;
+use super::abandoned::ClientWatch;
 use super::checks::startup;
 use super::config::Config;
-use super::exchange::{Exchange, Explained};
+use super::exchange::{Exchange, RefusalBodies};
 use super::peers::{self, Peers};
+use super::plugin::Plugin;
 use super::running::{Built, Running};
-use super::stream::Impatient;
+use super::stream::WriteTimeout;
 use crate::Result;
+use crate::http::{HttpService, Socket, SocketSlot};
 use crate::resource::sweep;
 
 /// The time limit for the head of a request, and for an idle connection between requests.
@@ -53,6 +60,7 @@ impl Built {
         let Some(service) = self.service.take() else {
             return Err(startup("the app was not built"));
         };
+        let ended = self.tenure.as_ref().map(|tenure| tenure.ended.clone());
         let (adapters, within) = (self.adapters.clone(), service.clone());
         for plugin in self.plugins() {
             plugin.started();
@@ -84,7 +92,10 @@ impl Built {
         let relay =
             std::mem::take(&mut self.events).start(std::sync::Arc::clone(&self.store), clock);
         let task = tokio::spawn(async move {
-            accept(listener, service, stopped, self.grace, most, peers).await;
+            let open = accept(listener, &service, stopped, most, peers).await;
+            let plugins: Vec<&dyn Plugin> = self.plugins().collect();
+            close(open, &service, &plugins, self.grace).await;
+            drop(plugins);
             if let Some(sweeper) = sweeper {
                 sweeper.abort();
                 // Aborted or not: the task must have ended before the store is closed.
@@ -101,20 +112,31 @@ impl Built {
             service: within,
             stop,
             task,
+            ended,
         })
     }
 }
 
+/// A connection with everything between HTTP and its socket.
+type Wire = RefusalBodies<WriteTimeout<ClientWatch>>;
+
+/// The connections that are still open when the app stops.
+struct Open {
+    connections: JoinSet<()>,
+    /// Ends when the last connection has ended.
+    all_closed: mpsc::Receiver<Infallible>,
+}
+
+/// Accepts connections until the app stops, and closes the port. Requests are refused from then on.
 async fn accept(
     listener: TcpListener,
-    service: crate::http::HttpService,
+    service: &HttpService,
     mut stopped: watch::Receiver<bool>,
-    grace: Duration,
     most: usize,
     peers: Peers,
-) {
+) -> Open {
     // Every connection holds a sender; the receiver ends when the last one is gone.
-    let (open, mut all_closed) = mpsc::channel::<Infallible>(1);
+    let (open, all_closed) = mpsc::channel::<Infallible>(1);
     let mut http = hyper::server::conn::http1::Builder::new();
     http.timer(TokioTimer::new())
         .header_read_timeout(HEADER_TIMEOUT)
@@ -159,13 +181,19 @@ async fn accept(
         let service = service.from_address(client.ip());
         let exchange = Exchange::default();
         let begins = exchange.clone();
-        let stream = Explained::new(
-            Impatient::new(Attentive::new(stream, exchange.clone()), UNREAD_TIMEOUT),
+        let stream = RefusalBodies::new(
+            WriteTimeout::new(ClientWatch::new(stream, exchange.clone()), UNREAD_TIMEOUT),
             exchange.clone(),
         );
-        let answer = service_fn(move |request: hyper::Request<Incoming>| {
+        let answer = service_fn(move |mut request: hyper::Request<Incoming>| {
             let (mut service, exchange) = (service.clone(), exchange.clone());
             let begun = exchange.begin();
+            // Only a request that asks for another protocol can change it.
+            let slot = request.extensions().get::<OnUpgrade>().is_some().then(|| {
+                let slot = SocketSlot::default();
+                request.extensions_mut().insert(slot.clone());
+                slot
+            });
             async move {
                 let connects = request.method() == hyper::Method::CONNECT;
                 let answer = match crate::http::refused_host(&request) {
@@ -179,7 +207,7 @@ async fn accept(
                 if (connects && answer.status().is_success())
                     || answer.status() == hyper::StatusCode::SWITCHING_PROTOCOLS
                 {
-                    exchange.upgrade();
+                    exchange.upgrade(slot.and_then(|slot| slot.take()));
                 }
                 Ok::<_, Infallible>(answer.map(|body| begun.answer(body)))
             }
@@ -188,8 +216,9 @@ async fn accept(
             .serve_connection(TokioIo::new(stream), answer)
             .with_upgrades();
         let (mut stopped, open) = (stopped.clone(), open.clone());
-        connections.spawn(async move {
-            tokio::pin!(connection);
+        // Boxed, so that its memory is free again when the socket speaks another protocol.
+        let serving = Box::pin(async move {
+            let mut connection = pin!(connection);
             let ended = tokio::select! {
                 ended = connection.as_mut() => ended,
                 () = told(&mut stopped) => {
@@ -202,12 +231,38 @@ async fn accept(
             if let Err(error) = ended {
                 tracing::debug!(%error, "connection ended");
             }
+            begins.take_socket()
+        });
+        connections.spawn(async move {
+            if let Some(socket) = serving.await {
+                socket.run(socket_of).await;
+            }
             drop((open, place));
         });
     }
-    drop(listener);
-    drop(open);
-    if tokio::time::timeout(grace, all_closed.recv())
+    service.refuse_requests();
+    Open {
+        connections,
+        all_closed,
+    }
+}
+
+/// The socket of a connection that has changed its protocol, without the layers that HTTP needs.
+fn socket_of(upgraded: Upgraded) -> Socket {
+    match upgraded.downcast::<TokioIo<Wire>>() {
+        Ok(parts) => {
+            let stream: TcpStream = parts.io.into_inner().into_inner().into_inner().into_inner();
+            Socket::new(stream, parts.read_buf)
+        }
+        Err(upgraded) => Socket::wrapped(upgraded),
+    }
+}
+
+/// Ends what is open: plugins are told first, connections have the grace period to end, and are cut
+/// after it.
+async fn close(mut open: Open, service: &HttpService, plugins: &[&dyn Plugin], grace: Duration) {
+    let told = join_all(plugins.iter().map(|&plugin| stopping(plugin, grace)));
+    if tokio::time::timeout(grace, join(told, open.all_closed.recv()))
         .await
         .is_err()
     {
@@ -217,12 +272,20 @@ async fn accept(
         );
     }
     // No connection may run when plugins are torn down and the store is closed.
-    connections.shutdown().await;
+    open.connections.shutdown().await;
     if tokio::time::timeout(grace, service.idle()).await.is_err() {
         tracing::warn!(
             "some calls whose clients had left did not finish within {} s and were cut",
             grace.as_secs()
         );
+    }
+}
+
+/// Tells a plugin that the app stops. Its panic must not keep the app from stopping.
+async fn stopping(plugin: &dyn Plugin, grace: Duration) {
+    let told = AssertUnwindSafe(async { plugin.stopping(grace).await });
+    if told.catch_unwind().await.is_err() {
+        tracing::error!(plugin = plugin.name(), "`stopping` panicked");
     }
 }
 

@@ -9,13 +9,16 @@ mod config;
 mod exchange;
 mod graph;
 mod listen;
+mod migrate;
 mod own;
 mod peers;
 mod plugin;
 mod registrar;
 mod report;
 mod running;
+mod schema;
 mod secret;
+mod setup;
 mod start;
 mod states;
 mod stores;
@@ -24,10 +27,11 @@ mod summaries;
 
 pub use build::{App, Route};
 pub use config::{Config, Durability, Environment, Postgres};
-pub use plugin::{Command, MiddlewareCx, Plugin, PostCx, RoutesCx};
+pub use plugin::{Command, Plugin};
 pub use registrar::Registrar;
 pub use running::Running;
 pub use secret::SigningSecret;
+pub use setup::{MiddlewareCx, MountedRoute, PostCx, RoutesCx};
 
 /// A hook of a package: it runs at start-up once adapters exist, before anything is served.
 pub type AfterAdapters = fn(crate::Adapters) -> crate::BoxFuture<'static, crate::Result<()>>;

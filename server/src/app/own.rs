@@ -1,16 +1,17 @@
 //! The routes of every app: health checks and the OpenAPI document.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::checks;
 use super::config::Config;
-use super::plugin::RoutesCx;
-use crate::http::Endpoint;
+use super::setup::RoutesCx;
+use crate::event::Health;
+use crate::http::{Endpoint, LIVE};
+use crate::lease::{self, Lease};
 use crate::store::Store;
 use crate::{Error, Result};
 
-const LIVE: &str = "/health/live";
 const READY: &str = "/health/ready";
 
 /// The time limit for the readiness check of the store.
@@ -23,14 +24,25 @@ pub(super) fn own_routes(
     config: &Config,
     info: &crate::openapi::Info,
     (endpoints, security): (&[Endpoint], &[crate::openapi::Security]),
-    store: &Arc<dyn Store>,
+    (store, lease, health): (&Arc<dyn Store>, Option<&Lease>, &Health),
 ) -> Vec<&'static str> {
     use axum::routing::get;
     routes.route(LIVE, get(|| async { "ok" }));
-    let store = Arc::clone(store);
+    let (store, lease, health) = (Arc::clone(store), lease.cloned(), health.clone());
     let ready = move || {
-        let store = Arc::clone(&store);
-        async move { ready(&*store).await.map(|()| "ok") }
+        let (store, lease, health) = (Arc::clone(&store), lease.clone(), health.clone());
+        async move {
+            if lease.is_some_and(|lease| !lease.holds(Instant::now())) {
+                return Err(lease::ended());
+            }
+            ready(&*store).await?;
+            // It serves, but a consumer of events has stopped until the cause of its failure ends.
+            Ok::<_, Error>(if health.is_degraded() {
+                "degraded"
+            } else {
+                "ok"
+            })
+        }
     };
     routes.route(READY, get(ready));
     let mut own = Vec::new();

@@ -29,7 +29,7 @@ pub(super) struct Peers {
 struct Open {
     count: usize,
     /// Whether the log already contains a warning about this address.
-    told: bool,
+    warned: bool,
 }
 
 /// The slot of a connection; it is released on drop.
@@ -56,7 +56,7 @@ impl Peers {
         let mut open = self.open.lock();
         let entry = open.entry(of).or_default();
         if entry.count >= self.most && (self.own || !of.is_loopback()) {
-            if !std::mem::replace(&mut entry.told, true) {
+            if !std::mem::replace(&mut entry.warned, true) {
                 tracing::warn!(address = %of, most = self.most, "an address has as many connections as it may; further ones are refused");
             }
             return None;

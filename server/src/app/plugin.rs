@@ -1,27 +1,41 @@
-//! Plugins: extensions of an app, and the access they have at each step of start-up.
+//! Plugins: extensions of an app.
 
-use std::convert::Infallible;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
+use std::time::Duration;
 
-use axum::extract::Request;
-use axum::response::IntoResponse;
-use axum::routing::Route;
-use tower_layer::Layer;
-use tower_service::Service;
-
-use crate::http::{ActorResolver, Clock, ContextCall, ContextProviders, Cors, Layers, PluginRoute};
+use crate::http::PluginRoute;
 use crate::resource::{Adapters, BoxFuture};
-use crate::{ContextValue, Error, Package, Result};
+use crate::{Package, Result};
 
-use super::config::Environment;
-use super::registrar::Registrar;
 use super::secret::SigningSecret;
+use super::setup::{MiddlewareCx, PostCx, RoutesCx};
 
-/// An extension of an app. Every method but the name has an empty default.
+/// An extension of an app: a feature that any app can add with [`App::plugin`](crate::App::plugin).
 ///
-/// A replacement for authentication resolves the actor in `setup_middleware` and registers what
-/// `auth` and `roles` mean in `setup_post`:
+/// A plugin can bring entities, routes, middleware, authentication, context values and commands.
+/// Only [`name`](Plugin::name) is required; every other method has an empty default.
+///
+/// # When each method runs
+///
+/// 1. Before any set-up, the app reads the description of the plugin:
+///    [`dependencies`](Plugin::dependencies), [`variables`](Plugin::variables),
+///    [`packages`](Plugin::packages), [`routes`](Plugin::routes), [`security`](Plugin::security) and
+///    [`commands`](Plugin::commands). The store is not open yet.
+/// 2. The app opens the store and builds the adapters. Then it calls
+///    [`setup_middleware`](Plugin::setup_middleware) of every plugin, then
+///    [`setup_routes`](Plugin::setup_routes) of every plugin, then
+///    [`setup_post`](Plugin::setup_post) of every plugin. Required plugins come first.
+/// 3. After the port is open: [`started`](Plugin::started).
+/// 4. When the app stops, before any connection is cut: [`stopping`](Plugin::stopping) of every
+///    plugin, at the same time.
+/// 5. After the accepted requests: [`teardown`](Plugin::teardown), in reverse order.
+///
+/// An error of a set-up method stops the start; the app then tears down the plugins that it has set
+/// up.
+///
+/// # Example
+///
+/// This plugin replaces authentication. It finds the actor of each request in `setup_middleware`,
+/// and registers the checks for `auth` and `roles` in `setup_post`:
 ///
 /// ```
 /// use std::sync::Arc;
@@ -53,7 +67,7 @@ use super::secret::SigningSecret;
 /// }
 /// ```
 pub trait Plugin: Send + Sync + 'static {
-    /// Unique within an app.
+    /// The name, unique within an app. Other plugins use it in [`dependencies`](Plugin::dependencies).
     fn name(&self) -> &str;
 
     /// Names of the plugins and packages that this plugin requires. Required plugins are set up
@@ -99,15 +113,24 @@ pub trait Plugin: Send + Sync + 'static {
         Box::pin(async { Ok(()) })
     }
 
-    /// Registers authentication and authorization of routes, after the adapters exist.
+    /// Registers the checks for the names in route policies (`auth`, `roles`, `guards`,
+    /// `middleware`) and the evaluator of permissions.
     fn setup_post<'a>(&'a self, cx: &'a mut PostCx) -> BoxFuture<'a, Result<()>> {
         let _ = cx;
         Box::pin(async { Ok(()) })
     }
 
-    /// Starts background work: the app listens now. It is not called for commands of the command
-    /// line.
+    /// Starts background work. The app listens when it calls this method. Commands of the command
+    /// line do not call it.
     fn started(&self) {}
+
+    /// Ends what would keep connections open: streams and sockets. The app calls it first when it
+    /// stops: the port is closed, and new requests are refused, but open responses and sockets go
+    /// on. They are cut after `grace`, and so is the returned future.
+    fn stopping(&self, grace: Duration) -> BoxFuture<'_, ()> {
+        let _ = grace;
+        Box::pin(async {})
+    }
 
     /// Undoes the set-up. Plugins are torn down in reverse order of set-up.
     fn teardown(&self) -> BoxFuture<'_, Result<()>> {
@@ -176,257 +199,5 @@ impl std::fmt::Debug for Command {
         f.debug_struct("Command")
             .field("name", &self.name)
             .finish_non_exhaustive()
-    }
-}
-
-/// The context of `setup_middleware`.
-pub struct MiddlewareCx {
-    pub(super) secrets: Vec<SigningSecret>,
-    pub(super) clock: Clock,
-    pub(super) environment: Environment,
-    pub(super) resolver: Option<Arc<dyn ActorResolver>>,
-    pub(super) adapters: Adapters,
-    pub(super) context: ContextProviders,
-    pub(super) layers: Layers,
-    /// The lists of allowed origins: first the app's, then those of plugins.
-    pub(super) cors: Vec<Cors>,
-}
-
-impl MiddlewareCx {
-    /// Installs the resolver that finds the actor of each request.
-    ///
-    /// # Errors
-    /// If another plugin has installed one.
-    pub fn set_actor_resolver(&mut self, resolver: Arc<dyn ActorResolver>) -> Result<()> {
-        if self.resolver.is_some() {
-            return Err(Error::internal(
-                "two plugins install an actor resolver; keep one",
-            ));
-        }
-        self.resolver = Some(resolver);
-        Ok(())
-    }
-
-    /// Provides a value of the request context: declarations read it as `ctx(locale)`, and code as
-    /// `cx.context(locale)`.
-    ///
-    /// The provider runs for every request that has passed auth, roles and guards, after the
-    /// providers that were added before it. `None` is null: a declaration that reads it answers 401
-    /// to anonymous callers and 403 to others. An error of the provider is the answer to the
-    /// request.
-    ///
-    /// ```
-    /// # use linchpin::{MiddlewareCx, Result};
-    /// linchpin::context! {
-    ///     /// The language that the caller reads.
-    ///     pub locale: String;
-    /// }
-    ///
-    /// fn setup(cx: &mut MiddlewareCx) -> Result<()> {
-    ///     cx.provide(locale, |call| {
-    ///         let asked = call.parts.headers.get("accept-language").and_then(|value| value.to_str().ok());
-    ///         Ok(Some(asked.filter(|text| text.starts_with("de")).map_or("en", |_| "de").to_owned()))
-    ///     })
-    /// }
-    /// ```
-    ///
-    /// # Errors
-    /// If another plugin provides this value.
-    pub fn provide<V, F>(&mut self, _value: V, provide: F) -> Result<()>
-    where
-        V: ContextValue,
-        F: Fn(ContextCall<'_>) -> Result<Option<V::Value>> + Send + Sync + 'static,
-    {
-        self.context.add::<V>(provide)
-    }
-
-    /// Like [`MiddlewareCx::provide`], for values that need an asynchronous lookup.
-    ///
-    /// # Errors
-    /// If another plugin provides this value.
-    pub fn provide_later<V, F>(&mut self, _value: V, provide: F) -> Result<()>
-    where
-        V: ContextValue,
-        V::Value: Send,
-        F: for<'a> Fn(ContextCall<'a>) -> BoxFuture<'a, Result<Option<V::Value>>>
-            + Send
-            + Sync
-            + 'static,
-    {
-        self.context.add_later::<V>(provide)
-    }
-
-    /// Adds a layer of tower or axum around every request, whatever its route. It is inside the
-    /// layers of plugins that are set up earlier, and outside all layers of Linchpin. It sees
-    /// requests before authentication, and responses as they are sent.
-    ///
-    /// Responses that a layer creates itself get a request id, too. Apps without layers have no
-    /// cost.
-    ///
-    /// ```
-    /// # use linchpin::MiddlewareCx;
-    /// use linchpin::axum::{extract::Request, middleware::{Next, from_fn}, response::Response};
-    ///
-    /// async fn frames(request: Request, next: Next) -> Response {
-    ///     let mut response = next.run(request).await;
-    ///     response.headers_mut().insert("x-frame-options", "DENY".parse().expect("a header value"));
-    ///     response
-    /// }
-    ///
-    /// fn setup(cx: &mut MiddlewareCx) {
-    ///     cx.layer(from_fn(frames));
-    /// }
-    /// ```
-    pub fn layer<L>(&mut self, layer: L)
-    where
-        L: Layer<Route> + Clone + Send + Sync + 'static,
-        L::Service: Service<Request> + Clone + Send + Sync + 'static,
-        <L::Service as Service<Request>>::Response: IntoResponse + 'static,
-        <L::Service as Service<Request>>::Error: Into<Infallible> + 'static,
-        <L::Service as Service<Request>>::Future: Send + 'static,
-    {
-        self.layers.add(layer);
-    }
-
-    /// Allows pages of these exact origins to read responses, in addition to the origins of
-    /// `security.cors`. With `credentials`, their requests may carry cookies. An origin in several
-    /// lists has the permissions of all of them.
-    ///
-    /// # Errors
-    /// If one of them is not an origin such as `https://app.example.com`.
-    pub fn allow_origins<O: Into<String>>(
-        &mut self,
-        origins: impl IntoIterator<Item = O>,
-        credentials: bool,
-    ) -> Result<()> {
-        let origins: Vec<String> = origins.into_iter().map(Into::into).collect();
-        if let Some(problem) = origins.iter().find_map(|origin| Cors::refuses(origin)) {
-            return Err(Error::internal(format!("an allowed origin {problem}")));
-        }
-        self.cors.push(Cors {
-            origins,
-            credentials,
-        });
-        Ok(())
-    }
-
-    /// The origins whose pages may read responses, one list per source; `security.cors` is the
-    /// first.
-    pub fn allowed_origins(&self) -> &[Cors] {
-        &self.cors
-    }
-
-    /// Typed access to every adapter, for providers to capture.
-    pub fn adapters(&self) -> &Adapters {
-        &self.adapters
-    }
-
-    /// The signing secrets, newest first.
-    pub fn signing_secrets(&self) -> &[SigningSecret] {
-        &self.secrets
-    }
-
-    /// The environment of the app; production is stricter.
-    pub fn environment(&self) -> Environment {
-        self.environment
-    }
-
-    /// The application clock.
-    pub fn clock(&self) -> &Clock {
-        &self.clock
-    }
-}
-
-impl std::fmt::Debug for MiddlewareCx {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("MiddlewareCx")
-            .field("resolver", &self.resolver.is_some())
-            .finish_non_exhaustive()
-    }
-}
-
-/// The context of `setup_routes`.
-#[derive(Debug, Default)]
-pub struct RoutesCx {
-    pub(super) adapters: Adapters,
-    pub(super) router: axum::Router,
-    pub(super) paths: Vec<String>,
-    /// Path patterns of nested routers and of the framework's own routes.
-    pub(super) areas: Vec<String>,
-    /// Routes that could not be mounted; start-up reports all of them.
-    pub(super) problems: Vec<String>,
-}
-
-impl RoutesCx {
-    /// Typed access to every adapter, for handlers to capture. Handlers can also take `Adapters`
-    /// and every entity's adapter as extractors.
-    pub fn adapters(&self) -> &Adapters {
-        &self.adapters
-    }
-
-    /// Mounts a handler at a path in axum's form, such as `/auth/login`. Static segments take
-    /// precedence over path parameters of entities.
-    ///
-    /// A malformed path, or a path with a method that is already taken, is a start-up error.
-    pub fn route(&mut self, path: &str, handler: axum::routing::MethodRouter) {
-        self.change(path, |router| router.route(path, handler));
-        self.paths.push(path.to_owned());
-    }
-
-    /// Mounts a router below a path, such as `/files`. Its routes are used if no entity's route
-    /// matches.
-    ///
-    /// A malformed path, or a path that is already taken, is a start-up error.
-    pub fn nest(&mut self, path: &str, router: axum::Router) {
-        self.change(path, |all| all.nest(path, router));
-        self.areas
-            .push(format!("{}/{{*rest}}", path.trim_end_matches('/')));
-    }
-
-    /// Merges a router whose routes are used if no entity's route matches.
-    ///
-    /// A route that is already mounted is a start-up error. Guards of the app also run before its
-    /// routes, but start-up cannot see that a guard's pattern matches one of them. With
-    /// [`RoutesCx::nest`] the path is known.
-    pub fn merge(&mut self, router: axum::Router) {
-        self.change("a router", |all| all.merge(router));
-    }
-
-    /// axum panics on routes that it cannot mount; start-up reports them.
-    fn change(&mut self, what: &str, change: impl FnOnce(axum::Router) -> axum::Router) {
-        let router = std::mem::take(&mut self.router);
-        match catch_unwind(AssertUnwindSafe(|| change(router.clone()))) {
-            Ok(changed) => self.router = changed,
-            Err(panic) => {
-                let text = panic
-                    .downcast_ref::<String>()
-                    .cloned()
-                    .or_else(|| panic.downcast_ref::<&str>().map(ToString::to_string));
-                self.problems.push(format!(
-                    "{what} cannot be mounted: {}",
-                    text.unwrap_or_default()
-                ));
-                self.router = router;
-            }
-        }
-    }
-}
-
-/// The context of `setup_post`.
-#[derive(Debug)]
-pub struct PostCx {
-    pub(super) adapters: Adapters,
-    pub(super) registrar: Registrar,
-}
-
-impl PostCx {
-    /// Typed access to every adapter.
-    pub fn adapters(&self) -> &Adapters {
-        &self.adapters
-    }
-
-    /// The registrar, which gives names in policies their meaning.
-    pub fn registrar(&mut self) -> &mut Registrar {
-        &mut self.registrar
     }
 }

@@ -11,7 +11,7 @@ use super::summaries;
 use crate::Package;
 use crate::entity::{EntityDesc, FieldSet, Flags, Paging, ScopeFrom};
 use crate::event::names_by_route;
-use crate::http::{Action, AuthDesc, Endpoint, MiddlewareDesc, PermissionDesc};
+use crate::http::{Action, AuthDesc, Endpoint, MiddlewareDesc, PermissionDesc, Transport};
 use crate::openapi::gates;
 use crate::resource::computed;
 
@@ -22,6 +22,10 @@ pub(super) struct Line {
     entity: &'static str,
     name: String,
     kind: &'static str,
+    /// The media type that the route streams.
+    streams: Option<&'static str>,
+    /// The protocol that the connection changes to.
+    upgrades: Option<&'static str>,
     auth: &'static str,
     roles: &'static [&'static str],
     /// Guards by name, with their arguments; guards of the app also with their pattern.
@@ -64,10 +68,14 @@ pub(super) fn lines(
         let desc = endpoint.table.as_ref().map(|table| table.desc);
         let names =
             desc.and_then(|desc| events.get(desc.storage_name)?.get(endpoint.name.as_str()));
+        let transport = endpoint
+            .action
+            .described()
+            .map_or(Transport::Whole, |route| route.transport);
         let (kind, lifted) = match endpoint.action {
             Action::Operation(spec, _) => (spec.kind.name(), spec.unscoped),
             Action::Extra(_) => ("route", None),
-            Action::Plugin(_) => ("plugin", None),
+            Action::Plugin(_) => (transport.kind(), None),
             _ => ("crud", None),
         };
         let left_out = desc
@@ -82,6 +90,14 @@ pub(super) fn lines(
             },
             name: endpoint.name.clone(),
             kind,
+            streams: match transport {
+                Transport::Stream(media) => Some(media),
+                Transport::Whole | Transport::Upgrade(_) => None,
+            },
+            upgrades: match transport {
+                Transport::Upgrade(protocol) => Some(protocol),
+                Transport::Whole | Transport::Stream(_) => None,
+            },
             auth: match endpoint.policy.auth {
                 AuthDesc::None => "none",
                 AuthDesc::Named(name) => name,
@@ -404,7 +420,10 @@ pub(super) fn table(lines: &[Line]) -> String {
             line.path.clone(),
             line.entity.to_owned(),
             line.name.clone(),
-            line.kind.to_owned(),
+            match line.streams.or(line.upgrades) {
+                None => line.kind.to_owned(),
+                Some(what) => format!("{} {what}", line.kind),
+            },
             line.auth.to_owned(),
             line.roles.join(","),
             line.guards.iter().map(guard).collect::<Vec<_>>().join(", "),
@@ -465,7 +484,7 @@ pub(super) fn json(lines: &[Line]) -> String {
     let rows = lines.iter().map(|line| {
         json!({
             "method": line.method, "path": line.path, "entity": line.entity, "route": line.name, "kind": line.kind,
-            "auth": line.auth, "roles": line.roles, "guards": line.guards, "permission": line.permission.map(gates::permission),
+            "streams": line.streams, "upgrades": line.upgrades, "auth": line.auth, "roles": line.roles, "guards": line.guards, "permission": line.permission.map(gates::permission),
             "middleware": line.middleware, "audit": line.audit, "context": line.context, "scope": line.scope, "unscoped": line.unscoped,
             "events": line.events, "statements": line.statements, "paging": line.paging, "sorts": line.sorts, "include": line.include,
             "once": line.once, "source": line.at,

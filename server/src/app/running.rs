@@ -7,7 +7,9 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
+use super::checks::startup;
 use super::plugin::Plugin;
+use super::schema::Tenure;
 use crate::audit::AuditLog;
 use crate::entity::Entity;
 use crate::event::Hub;
@@ -37,6 +39,8 @@ pub(crate) struct Built {
     /// The task that builds the indexes that were incomplete.
     pub(super) indexing: Option<JoinHandle<()>>,
     pub(super) grace: Duration,
+    /// The lease on the database, if the store has a schema.
+    pub(super) tenure: Option<Tenure>,
 }
 
 impl Built {
@@ -54,6 +58,7 @@ impl Built {
             searches: Searches::default(),
             indexing: None,
             grace,
+            tenure: None,
         }
     }
 
@@ -80,6 +85,10 @@ impl Built {
             }
         }
         self.searches.close().await;
+        // Last, because now nothing writes any more.
+        if let Some(tenure) = self.tenure {
+            tenure.release().await;
+        }
         self.store.close().await;
     }
 }
@@ -93,6 +102,8 @@ pub struct Running {
     pub(super) service: HttpService,
     pub(super) stop: watch::Sender<bool>,
     pub(super) task: JoinHandle<()>,
+    /// Set when the database does not accept this binary any more.
+    pub(super) ended: Option<watch::Receiver<Option<String>>>,
 }
 
 impl Running {
@@ -123,12 +134,14 @@ impl Running {
         self.service.clone()
     }
 
-    /// Stops accepting connections, finishes accepted requests within the grace period, tears
-    /// plugins down and closes stores.
+    /// Stops the app. The port closes, and further requests on open connections are refused with 503.
+    /// Plugins are told, see [`Plugin::stopping`]. Accepted requests finish within the grace period;
+    /// then what is left is cut, plugins are torn down and stores are closed.
     ///
     /// # Errors
     /// If the serving task was lost.
     pub async fn stop(self) -> Result<()> {
+        self.service.refuse_requests();
         // No receiver: the task has already ended by itself.
         let _ = self.stop.send(true);
         self.task.await.map_err(Error::internal)
@@ -137,10 +150,19 @@ impl Running {
     /// Serves until SIGINT or SIGTERM, then stops.
     ///
     /// # Errors
-    /// Like [`Running::stop`]; also if signal handlers cannot be installed.
-    pub async fn until_signal(self) -> Result<()> {
+    /// Like [`Running::stop`]; also if signal handlers cannot be installed, and if a migration has
+    /// made the database one that this binary cannot serve.
+    pub async fn until_signal(mut self) -> Result<()> {
         let mut signals = Signals::new()?;
-        signals.next().await;
+        let mut ended = self.ended.take();
+        let why = tokio::select! {
+            _ = signals.next() => None,
+            why = moved(&mut ended) => Some(why),
+        };
+        if let Some(why) = why {
+            self.stop().await?;
+            return Err(startup(why));
+        }
         tracing::info!("stopping; a second signal stops at once");
         tokio::select! {
             done = self.stop() => done,
@@ -151,6 +173,17 @@ impl Running {
             }
         }
     }
+}
+
+/// Returns when the database does not accept this binary any more.
+async fn moved(ended: &mut Option<watch::Receiver<Option<String>>>) -> String {
+    if let Some(ended) = ended
+        && let Ok(why) = ended.wait_for(Option::is_some).await
+        && let Some(why) = &*why
+    {
+        return why.clone();
+    }
+    std::future::pending().await
 }
 
 /// The signals that stop an app.

@@ -6,18 +6,22 @@ use super::AfterAdapters;
 use super::build::{App, Replacement};
 use super::capabilities;
 use super::checks::{self, startup};
+use super::config::Environment;
+use super::migrate;
 use super::own::own_routes;
-use super::plugin::{MiddlewareCx, Plugin, PostCx, RoutesCx};
+use super::plugin::Plugin;
 use super::registrar::Registrar;
 use super::running::{Built, Running};
+use super::schema;
+use super::setup::{MiddlewareCx, MountedRoute, PostCx, RoutesCx};
 use super::states;
 use super::stores::Stores;
 use crate::audit::AuditLog;
-use crate::entity::EntityDesc;
 use crate::http::{self, Claims, ContextProviders, Endpoint, HttpState, Layers, idempotency};
 use crate::resource::{Adapters, CursorKey, Table};
 use crate::store::Store;
 use crate::{Error, Package, Result};
+use linchpin_migrate::Mode;
 
 impl App {
     /// Starts everything and listens. The app serves until the returned handle is stopped or
@@ -61,6 +65,7 @@ impl App {
             mut searches,
             store: own_store,
             providers,
+            migrations,
             ..
         } = self;
         let stores = Stores::new(&config, &providers);
@@ -90,11 +95,14 @@ impl App {
         let store: Arc<dyn Store> = own_store.map_or_else(|| stores.open(&config.database), Ok)?;
         let mut teardown = Built::new(Arc::clone(&store), config.grace);
         let done: Result<http::HttpService> = async {
-            let mut descs: Vec<&'static EntityDesc> = entries().map(|e| e.desc).collect();
+            let mode = match config.environment {
+                Environment::Development => Mode::Development,
+                Environment::Production => Mode::Production,
+            };
+            let known = || migrate::known(&packages, &migrations);
+            teardown.tenure = schema::open(&store, known, mode, config.schema_check).await?;
+            let lease = teardown.tenure.as_ref().map(|tenure| tenure.lease.clone());
             let repeats = entries().any(idempotency::wanted);
-            descs.extend(repeats.then(Claims::entity));
-            descs.extend(audited.then(AuditLog::entity));
-            store.install(&descs).await?;
             let claims = repeats
                 .then(|| Claims::new(&store))
                 .transpose()?
@@ -166,6 +174,7 @@ impl App {
                 clock: Arc::clone(&clock),
                 environment: config.environment,
                 resolver: None,
+                credentials: None,
                 adapters: adapters.clone(),
                 context: ContextProviders::default(),
                 layers: Layers::default(),
@@ -174,10 +183,6 @@ impl App {
             let mut routes = RoutesCx {
                 adapters: adapters.clone(),
                 ..RoutesCx::default()
-            };
-            let mut post = PostCx {
-                adapters: adapters.clone(),
-                registrar: Registrar::default(),
             };
             for plugin in plugins {
                 let plugin = teardown.add(plugin);
@@ -198,6 +203,18 @@ impl App {
             ));
             apply(&overrides, &mut endpoints);
             http::guard(&guards, &mut endpoints);
+            let mut post = PostCx {
+                adapters: adapters.clone(),
+                registrar: Registrar::default(),
+                clock: Arc::clone(&clock),
+                environment: config.environment,
+                credentials: middleware.credentials.clone(),
+                cors: middleware.cors.clone(),
+                caller: http::RouteCaller::default(),
+                rates: rates.unwrap_or_else(|| Arc::new(http::RatesInProcess::default())),
+                entities: entries.clone(),
+                routes: known_routes(&endpoints, &routes.paths),
+            };
             for plugin in teardown.plugins() {
                 plugin
                     .setup_post(&mut post)
@@ -224,7 +241,9 @@ impl App {
             if !middleware.context.is_empty() {
                 routes.router = http::behind_providers(routes.router);
             }
-            let own = own_routes(&mut routes, &config, &info, (&endpoints, &security), &store);
+            let documented = (&endpoints[..], &security[..]);
+            let served = (&store, lease.as_ref(), &events.health);
+            let own = own_routes(&mut routes, &config, &info, documented, served);
             routes
                 .problems
                 .extend(checks::shadowed(&routes.paths, &endpoints));
@@ -248,12 +267,11 @@ impl App {
             state.auth = auth;
             state.registry = registry;
             state.guards = guards;
-            if let Some(rates) = rates {
-                state.rates = rates;
-            }
+            state.rates = Arc::clone(&post.rates);
             teardown.sweep = Some((Arc::clone(&clock), sweep_every));
             teardown.events = events;
             state.clock = clock;
+            state.lease = lease;
             state.bodies = config.bodies;
             teardown.claims.clone_from(&claims);
             state.claims = claims;
@@ -263,7 +281,9 @@ impl App {
             state.cors = middleware.cors;
             state.extra = routes.router;
             state.extra_paths = routes.paths;
-            http::service(endpoints, state)
+            let service = http::service(endpoints, state)?;
+            service.reachable_by(&post.caller);
+            Ok(service)
         }
         .await;
         match done {
@@ -285,6 +305,24 @@ pub(super) fn mounted(packages: &[&'static Package], adapters: &Adapters) -> Vec
         .iter()
         .flat_map(|p| http::endpoints(p, p.mount, adapters))
         .collect()
+}
+
+/// The routes of the app, as plugins see them at start-up.
+fn known_routes(endpoints: &[Endpoint], paths: &[String]) -> Vec<MountedRoute> {
+    let described = endpoints.iter().map(|endpoint| MountedRoute {
+        method: endpoint.method.as_str(),
+        path: endpoint.path.clone(),
+        plugin: match endpoint.action {
+            http::Action::Plugin(desc) => Some(desc.of),
+            _ => None,
+        },
+    });
+    let others = paths.iter().map(|path| MountedRoute {
+        method: "ANY",
+        path: path.clone(),
+        plugin: None,
+    });
+    described.chain(others).collect()
 }
 
 fn failed(plugin: &dyn Plugin, error: &Error) -> Error {

@@ -10,7 +10,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep};
 
 /// A stream that fails if nothing could be written for a while.
-pub(super) struct Impatient<S> {
+pub(super) struct WriteTimeout<S> {
     stream: S,
     patience: Duration,
     /// Runs while a write waits for the client.
@@ -18,7 +18,7 @@ pub(super) struct Impatient<S> {
     is_waiting: bool,
 }
 
-impl<S> Impatient<S> {
+impl<S> WriteTimeout<S> {
     pub(super) fn new(stream: S, patience: Duration) -> Self {
         Self {
             stream,
@@ -26,6 +26,11 @@ impl<S> Impatient<S> {
             waiting: Box::pin(tokio::time::sleep(patience)),
             is_waiting: false,
         }
+    }
+
+    /// The stream itself.
+    pub(super) fn into_inner(self) -> S {
+        self.stream
     }
 
     /// Passes on the result of a write, and starts or stops the timer.
@@ -50,7 +55,7 @@ impl<S> Impatient<S> {
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Impatient<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for WriteTimeout<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -60,7 +65,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Impatient<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Impatient<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for WriteTimeout<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -103,7 +108,7 @@ mod tests {
     #[tokio::test]
     async fn a_client_that_does_not_read_is_given_up() {
         let (ours, mut theirs) = tokio::io::duplex(8);
-        let mut stream = Impatient::new(ours, Duration::from_millis(50));
+        let mut stream = WriteTimeout::new(ours, Duration::from_millis(50));
         stream.write_all(b"12345678").await.unwrap();
         let stuck = stream.write_all(b"9").await.unwrap_err();
         assert_eq!(stuck.kind(), io::ErrorKind::TimedOut);
@@ -115,7 +120,7 @@ mod tests {
     #[tokio::test]
     async fn a_slow_reader_is_not() {
         let (ours, mut theirs) = tokio::io::duplex(4);
-        let mut stream = Impatient::new(ours, Duration::from_millis(200));
+        let mut stream = WriteTimeout::new(ours, Duration::from_millis(200));
         let reader = tokio::spawn(async move {
             let mut seen = Vec::new();
             let mut chunk = [0; 4];

@@ -107,13 +107,13 @@ fn changed(entity: &EntityDesc, seen: &Seen<'_>) -> (Option<Json>, Option<Json>)
     let at = |record: Option<&[Value]>, field: usize| {
         record.and_then(|record| record.get(field).cloned())
     };
-    let told = |field: &usize| {
+    let recorded = |field: &usize| {
         let desc = &entity.fields[*field];
         desc.readable()
             && !desc.flags.has(Flags::SENSITIVE)
             && at(seen.before, *field) != at(seen.after, *field)
     };
-    let fields: Vec<usize> = (0..entity.fields.len()).filter(told).collect();
+    let fields: Vec<usize> = (0..entity.fields.len()).filter(recorded).collect();
     let side = |record: Option<&[Value]>| {
         record.map(|record| {
             let member = |field: &usize| {

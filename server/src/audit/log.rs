@@ -44,7 +44,7 @@ pub struct AuditNote {
 }
 
 impl AuditLog {
-    /// Creates the log on a store in which the entity [`AuditLog::entity`] is installed.
+    /// Creates the log on a store that has the table of [`AuditLog::entity`].
     pub(crate) fn new(
         store: &Arc<dyn Store>,
         cursors: CursorKey,
@@ -61,7 +61,7 @@ impl AuditLog {
         })))
     }
 
-    /// The entity of entries, for [`Store::install`].
+    /// The entity of entries: a table of the framework.
     pub(crate) fn entity() -> &'static EntityDesc {
         AuditEntry::DESC
     }

@@ -1,9 +1,9 @@
 //! The call context: the caller, the instant and the request of a call.
 
-mod around;
+mod conditions;
 mod moment;
 mod once;
-mod only;
+mod options;
 mod reach;
 mod transaction;
 
@@ -13,11 +13,11 @@ use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::sync::OnceLock;
 
-use self::around::Around;
+pub(crate) use self::conditions::{CallConditions, refused};
 use self::moment::Moment;
 pub(crate) use self::once::Once;
-pub(crate) use self::only::{Only, refused};
-pub(crate) use self::transaction::Again;
+use self::options::CallOptions;
+pub(crate) use self::transaction::Retry;
 use crate::Uuid;
 use crate::filter::CtxPath;
 use crate::store::TxScope;
@@ -37,7 +37,7 @@ pub struct Cx {
     /// The operation that other routes' statements run for.
     operation: Option<&'static str>,
     /// The conditions on the records that the call may touch.
-    only: Option<Arc<Only>>,
+    only: Option<Arc<CallConditions>>,
     /// The audit of its changes.
     audit: Option<Arc<crate::audit::Auditing>>,
     /// Whether the call is an effect of a change that the caller was allowed to make. Then it
@@ -49,7 +49,7 @@ pub struct Cx {
     /// Whether it is at the head of a queue for a record.
     first: bool,
     /// Parts that most calls do not have: parents and context values.
-    around: Option<Arc<Around>>,
+    options: Option<Arc<CallOptions>>,
 }
 
 #[derive(Clone, Debug)]
@@ -96,7 +96,7 @@ impl Cx {
             is_effect: false,
             taken: None,
             first: false,
-            around: None,
+            options: None,
         }
     }
 

@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use super::{Cx, Only, Scope};
+use super::{CallConditions, Cx, Scope};
 use crate::audit::Auditing;
 use crate::entity::EntityDesc;
 use crate::{Error, Result};
 
 impl Cx {
     /// The same call, limited to some records of an entity.
-    pub(crate) fn limited(self, only: Only) -> Self {
+    pub(crate) fn limited(self, only: CallConditions) -> Self {
         Self {
             only: Some(Arc::new(only)),
             ..self
@@ -25,7 +25,7 @@ impl Cx {
     }
 
     /// The conditions on the records of an entity that the call may touch.
-    pub(crate) fn only(&self, entity: &EntityDesc) -> Option<&Arc<Only>> {
+    pub(crate) fn only(&self, entity: &EntityDesc) -> Option<&Arc<CallConditions>> {
         self.only.as_ref().filter(|only| only.is_of(entity))
     }
 
@@ -54,9 +54,9 @@ impl Cx {
         }
     }
 
-    /// The same call, after the records with counters of its next statement were locked.
-    /// `whole` says that the transaction ends with that statement: nothing of it lasts when it
-    /// fails.
+    /// The same call, after the records with counters of its next statement were locked. `whole`
+    /// says that the transaction ends with that statement: if the statement fails, the transaction
+    /// is rolled back.
     pub(crate) fn having_taken(&self, whole: bool) -> Self {
         Self {
             taken: Some(whole),
@@ -92,7 +92,7 @@ impl Cx {
     }
 
     /// The same call without audit, and the audit that it had.
-    pub(crate) fn untold(&self) -> Option<(Self, Arc<Auditing>)> {
+    pub(crate) fn without_audit(&self) -> Option<(Self, Arc<Auditing>)> {
         let auditing = self.audit.clone()?;
         Some((
             Self {

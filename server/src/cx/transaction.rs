@@ -16,13 +16,13 @@ const ATTEMPTS: usize = 64;
 /// If several transactions need the same locks in different orders, only the first one makes
 /// progress. So a transaction holds its locks only briefly while it waits for more; then it rolls
 /// back, lets others continue, and retries.
-pub(crate) struct Again {
+pub(crate) struct Retry {
     attempts: Attempts,
     /// Whether it is part of an outer transaction. Then the outer one must be repeated.
     part: bool,
 }
 
-impl Again {
+impl Retry {
     /// Runs an attempt.
     pub(crate) async fn attempt<T>(
         &mut self,
@@ -39,8 +39,8 @@ impl Again {
     }
 
     /// The result of an attempt; `None` if another attempt follows.
-    pub(crate) async fn over<T>(&mut self, done: Result<T>) -> Option<Result<T>> {
-        if self.part || !done.as_ref().is_err_and(Error::is_overtaken) {
+    pub(crate) async fn finished<T>(&mut self, done: Result<T>) -> Option<Result<T>> {
+        if self.part || !done.as_ref().is_err_and(Error::is_conflicting_write) {
             return Some(done);
         }
         if self.attempts.count() + 1 == ATTEMPTS {
@@ -73,7 +73,7 @@ struct Within {
     scope: Arc<TxScope>,
     reach: Reach,
     /// The outer transaction, which is a separate one.
-    around: Option<Arc<Self>>,
+    outer: Option<Arc<Self>>,
 }
 
 tokio::task_local! {
@@ -102,7 +102,7 @@ impl Cx {
             !own && within.scope.is_open_on(store)
         };
         let Some(within) =
-            std::iter::successors(Some(within), |within| within.around.as_deref()).find(waits)
+            std::iter::successors(Some(within), |within| within.outer.as_deref()).find(waits)
         else {
             return Ok(());
         };
@@ -169,6 +169,11 @@ impl Cx {
         }
     }
 
+    /// Whether calls with this context are part of a transaction.
+    pub fn is_in_transaction(&self) -> bool {
+        self.transaction.is_some()
+    }
+
     /// The same with a given patience while it waits for other transactions.
     async fn begin<T>(
         &self,
@@ -184,11 +189,11 @@ impl Cx {
             now: self.now.shared(),
             ..self.clone()
         };
-        let around = WITHIN.try_with(Arc::clone).ok();
+        let outer = WITHIN.try_with(Arc::clone).ok();
         let within = Arc::new(Within {
             scope: Arc::clone(&transaction),
             reach: Reach::of(self),
-            around,
+            outer,
         });
         match WITHIN.scope(within, work(&inner)).await {
             Ok(value) => {
@@ -207,15 +212,15 @@ impl Cx {
     }
 
     /// The attempts of an internal transaction on an entity, and on one `record` of it if known.
-    pub(crate) fn again(
+    pub(crate) fn retry(
         &self,
         store: &Arc<dyn Store>,
         queue: Queue,
         entity: &'static str,
         record: Option<u64>,
-    ) -> Again {
+    ) -> Retry {
         let at = Arc::as_ptr(store).cast::<()>().addr();
-        Again {
+        Retry {
             attempts: Attempts::new(queue, (at, entity), record),
             part: self.transaction.is_some(),
         }

@@ -11,6 +11,7 @@ use tokio::sync::broadcast::{self, error::RecvError};
 
 use super::{EntityEvent, Event};
 use crate::entity::Entity;
+use crate::event::OutboxRow;
 use crate::{Error, Result};
 
 /// The number of events that a subscription may be late by.
@@ -18,9 +19,9 @@ const ROOM: usize = 1024;
 
 /// Live subscriptions to events while the app runs.
 ///
-/// A subscription that is made before the app serves (`after_adapters`, `setup_post`) also gets
-/// events that were committed before a crash and not delivered. Use a sink instead if no event may
-/// be missed: a subscription that is too slow loses events, and gets [`Lagged`].
+/// Events are handed over right after their commit, in this process, and are not stored for
+/// subscriptions. Use a sink instead if no event may be missed: a subscription that is too slow
+/// loses events, and gets [`Lagged`].
 #[derive(Clone)]
 pub struct EventBus(Arc<Shared>);
 
@@ -32,8 +33,11 @@ struct Shared {
     interest: Mutex<Interest>,
 }
 
+/// An event, or the number of events that were lost.
+type Told<S> = std::result::Result<Arc<S>, u64>;
+
 /// Empty after the app has stopped.
-type Sender<S> = Mutex<Option<broadcast::Sender<Arc<S>>>>;
+type Sender<S> = Mutex<Option<broadcast::Sender<Told<S>>>>;
 
 /// An event that the app's own code emits: see [`EventBus::emit`].
 #[derive(Clone, Debug, PartialEq)]
@@ -96,7 +100,7 @@ impl EventBus {
     /// # Errors
     /// If the app already serves and nothing subscribed to an entity with this event before. Before
     /// the app serves, a name that no route has is a start-up error.
-    pub fn subscribe_to(&self, name: &str) -> Result<Subscription<EntityEvent>> {
+    pub fn subscribe_to(&self, name: &str) -> Result<Subscription<Arc<EntityEvent>>> {
         let mut interest = self.0.interest.lock();
         if !interest.names.contains(name) {
             if interest.sealed {
@@ -105,7 +109,7 @@ impl EventBus {
             interest.names.insert(name.to_owned());
         }
         let name = name.to_owned();
-        subscribed(&self.0.sender, move |event: EntityEvent| {
+        subscribed(&self.0.sender, move |event: Arc<EntityEvent>| {
             (event.name == name).then_some(event)
         })
     }
@@ -132,10 +136,10 @@ impl EventBus {
         let _ = sender
             .as_ref()
             .ok_or_else(stopped)?
-            .send(Arc::new(AppEvent {
+            .send(Ok(Arc::new(AppEvent {
                 name: name.to_owned(),
                 payload,
-            }));
+            })));
         Ok(())
     }
 
@@ -147,8 +151,8 @@ impl EventBus {
     /// If the app has stopped.
     pub fn listen(&self, name: &str) -> Result<Subscription<AppEvent, AppEvent>> {
         let name = name.to_owned();
-        subscribed(&self.0.emitted, move |event: AppEvent| {
-            (event.name == name).then_some(event)
+        subscribed(&self.0.emitted, move |event: Arc<AppEvent>| {
+            (event.name == name).then(|| Arc::unwrap_or_clone(event))
         })
     }
 
@@ -165,10 +169,33 @@ impl EventBus {
         };
     }
 
-    pub(super) fn send(&self, event: EntityEvent) {
+    /// Sends the events of a commit. Without subscribers this costs one look.
+    pub(super) fn send(&self, row: &OutboxRow) {
+        let sender = self.0.sender.lock();
+        let Some(sender) = sender.as_ref().filter(|sender| sender.receiver_count() > 0) else {
+            return;
+        };
+        for entry in row.events.iter().filter(|entry| !entry.internal) {
+            let event = &entry.event;
+            let event = if event.keys.is_empty() {
+                Arc::clone(event)
+            } else {
+                // Keys are for consumers that need records.
+                Arc::new(EntityEvent {
+                    keys: Vec::new(),
+                    ..(**event).clone()
+                })
+            };
+            // The last subscriber may be gone by now: this is not an error.
+            let _ = sender.send(Ok(event));
+        }
+    }
+
+    /// Tells subscribers that events were lost.
+    pub(super) fn missed(&self, count: u64) {
         if let Some(sender) = &*self.0.sender.lock() {
             // No subscriber: this is not an error.
-            let _ = sender.send(Arc::new(event));
+            let _ = sender.send(Err(count));
         }
     }
 
@@ -179,7 +206,7 @@ impl EventBus {
     }
 }
 
-fn open<S: Clone>() -> Sender<S> {
+fn open<S>() -> Sender<S> {
     Mutex::new(Some(broadcast::channel(ROOM).0))
 }
 
@@ -189,7 +216,7 @@ fn stopped() -> Error {
 
 fn subscribed<T, S>(
     sender: &Sender<S>,
-    select: impl Fn(S) -> Option<T> + Send + 'static,
+    select: impl Fn(Arc<S>) -> Option<T> + Send + 'static,
 ) -> Result<Subscription<T, S>> {
     let sender = sender.lock();
     Ok(Subscription {
@@ -206,13 +233,14 @@ fn unheard(what: fmt::Arguments<'_>) -> Error {
 
 /// A live subscription to the events in `S` that convert to `T`.
 pub struct Subscription<T, S = EntityEvent> {
-    receiver: broadcast::Receiver<Arc<S>>,
-    select: Box<dyn Fn(S) -> Option<T> + Send>,
+    receiver: broadcast::Receiver<Told<S>>,
+    select: Box<dyn Fn(Arc<S>) -> Option<T> + Send>,
 }
 
-/// The subscription was too slow and lost this number of events.
+/// The subscription lost this number of events: it was too slow, or the end of a transaction is
+/// unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the subscription was too slow and missed {0} events")]
+#[error("the subscription missed {0} events")]
 pub struct Lagged(pub u64);
 
 impl<T, S> fmt::Debug for Subscription<T, S> {
@@ -221,13 +249,13 @@ impl<T, S> fmt::Debug for Subscription<T, S> {
     }
 }
 
-impl<T, S: Clone> Subscription<T, S> {
+impl<T, S> Subscription<T, S> {
     /// Returns the next event; `None` after the app has stopped.
     pub async fn next(&mut self) -> Option<std::result::Result<T, Lagged>> {
         loop {
             match self.receiver.recv().await {
-                Ok(event) => {
-                    let event = Arc::try_unwrap(event).unwrap_or_else(|shared| (*shared).clone());
+                Ok(Err(missed)) => return Some(Err(Lagged(missed))),
+                Ok(Ok(event)) => {
                     if let Some(event) = (self.select)(event) {
                         return Some(Ok(event));
                     }

@@ -1,64 +1,88 @@
 //! The events of an app: its consumers, the entities that record events, and the start of delivery.
 
 use std::borrow::Cow;
-use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use tokio::sync::watch;
+use parking_lot::RwLock;
 
+use super::handover::{Handover, LiveQueue};
 use super::plan::{self, Routes};
-use super::relay::{self, Consumer, Relay};
-use super::{ActorRef, Event, EventBus, EventSink};
+use super::relay::{self, Consumer, Health, Relay, Shared};
+use super::{ActorRef, Batch, EntityEvent, Event, EventBus, EventSink};
 use crate::EntityEntry;
 use crate::clock::Clock;
-use crate::entity::Entity;
-use crate::event::Recording;
+use crate::entity::{Entity, EntityDesc, FieldSet};
+use crate::event::{Audience, OutboxRow, Recording};
 use crate::resource::{Adapters, BoxFuture, Table};
-use crate::store::Store;
-use crate::{Cx, Error, Result};
+use crate::store::{Assign, Committed, Plan, Rows, Store};
+use crate::{Cx, Error, Result, Timestamp};
 
 /// How long delivered events are kept by default.
-const KEEP: Duration = Duration::from_hours(7 * 24);
-
-/// The name of the bus among the consumers.
-const BUS: &str = "linchpin.bus";
+const KEEP: Duration = Duration::from_hours(1);
 
 /// Makes the statements of one entity record events.
 pub(crate) struct Emitter {
+    planned: RwLock<Planned>,
+    handover: Arc<Handover>,
+}
+
+/// The events of an entity, for its present consumers.
+struct Planned {
     routes: Routes,
-    wake: watch::Sender<()>,
-    /// Whether a consumer needs the key of every changed record.
-    listed: AtomicBool,
+    audience: Audience,
+    /// The fields that conditions of consumers read.
+    reads: FieldSet,
 }
 
 impl Emitter {
     /// The recording for a statement of a route.
     pub(crate) fn recording(&self, cx: &Cx, route: &str) -> Option<Box<Recording>> {
-        let known = |name: &&str| self.routes.contains_key(name);
+        let planned = self.planned.read();
+        let known = |name: &&str| planned.routes.contains_key(name);
         let route = cx.operation().filter(known).or(Some(route).filter(known));
-        self.record(cx, route.unwrap_or(plan::ELSEWHERE))
+        planned.record(cx, route.unwrap_or(plan::ELSEWHERE))
     }
 
     /// The recording for the removal of expired records; `None` unless a consumer needs the key of
     /// every record.
     pub(crate) fn expiry(&self, cx: &Cx) -> Option<Box<Recording>> {
-        self.record(cx, plan::EXPIRED)
+        self.planned.read().record(cx, plan::EXPIRED)
     }
 
-    /// From now on events about many records list their keys.
-    pub(crate) fn list_records(&self) {
-        self.listed.store(true, Ordering::Relaxed);
+    /// Whether a condition of a consumer reads a field that the statement writes, so that its
+    /// events need the records before the change.
+    pub(crate) fn compares(&self, plan: &Plan) -> bool {
+        let set: &[Assign] = match plan {
+            Plan::Update { set, .. } | Plan::Upsert { set, .. } => set,
+            _ => return false,
+        };
+        let reads = self.planned.read().reads;
+        set.iter().any(|assign| reads.has(assign.field))
     }
 
-    fn record(&self, cx: &Cx, route: &str) -> Option<Box<Recording>> {
-        let event = self.routes.get(route)?;
-        let listed = self.listed.load(Ordering::Relaxed);
-        if event.internal && !listed {
+    /// The events of a statement on a store without an outbox; they are handed over as soon as the
+    /// change is done.
+    pub(crate) fn unstored(&self, rows: &mut Rows) -> Option<Box<dyn FnOnce() + Send>> {
+        let events = rows.entries();
+        let handover = Arc::clone(&self.handover);
+        if events.is_empty() {
             return None;
         }
-        let (actor, tenant) = match cx.get_actor() {
+        Some(Box::new(move || {
+            handover.committed(vec![Arc::new(OutboxRow::new(0, events))]);
+        }))
+    }
+}
+
+impl Planned {
+    fn record(&self, cx: &Cx, route: &str) -> Option<Box<Recording>> {
+        let event = self.routes.get(route)?;
+        if event.internal && !self.audience.listed {
+            return None;
+        }
+        let by = match cx.get_actor() {
             Some(actor) => (
                 ActorRef {
                     kind: actor.kind.as_str().to_owned(),
@@ -74,30 +98,24 @@ impl Emitter {
                 None,
             ),
         };
-        Some(Box::new(Recording::new(
-            Arc::clone(event),
-            actor,
-            tenant,
-            cx.request_id(),
-            cx.now(),
-            listed,
-        )))
-    }
-
-    /// The channel that wakes the relay when there are events to deliver.
-    pub(crate) fn wake(&self) -> &watch::Sender<()> {
-        &self.wake
+        let (event, request) = (Arc::clone(event), cx.request_id());
+        let recording = Recording::new(event, by, request, cx.now(), self.audience);
+        Some(Box::new(recording))
     }
 }
 
 /// The consumers of an app and what they need.
 pub(crate) struct Hub {
     pub(crate) bus: EventBus,
+    /// The consumers that have stopped at an event.
+    pub(crate) health: Health,
     consumers: Vec<Consumer>,
     /// The adapters for listeners; set before the first delivery.
     adapters: Arc<OnceLock<Adapters>>,
     keep: Duration,
-    wake: watch::Sender<()>,
+    handover: Arc<Handover>,
+    /// The queues of live consumers.
+    live: BTreeMap<String, Arc<LiveQueue>>,
     /// Whether any entity records events.
     active: bool,
     /// The entities that record events, and the names of their events.
@@ -106,12 +124,15 @@ pub(crate) struct Hub {
 
 impl Default for Hub {
     fn default() -> Self {
+        let bus = EventBus::default();
         Self {
-            bus: EventBus::default(),
+            handover: Arc::new(Handover::new(bus.clone())),
+            bus,
+            health: Health::default(),
             consumers: Vec::new(),
             adapters: Arc::default(),
             keep: KEEP,
-            wake: watch::Sender::new(()),
+            live: BTreeMap::new(),
             active: false,
             heard: None,
         }
@@ -169,11 +190,11 @@ impl Hub {
         tables: &[Arc<Table>],
         store: &Arc<dyn Store>,
     ) -> Result<()> {
-        let mut names = BTreeSet::from([BUS]);
+        let mut names = BTreeSet::new();
         if let Some(twice) = self
             .consumers
             .iter()
-            .find(|consumer| !names.insert(&consumer.name))
+            .find(|consumer| !names.insert(consumer.name.as_str()))
         {
             return Err(failed(format!(
                 "two consumers of events are named `{}`: each needs a name of its own",
@@ -182,7 +203,7 @@ impl Hub {
         }
         let planned: Vec<(&EntityEntry, Routes)> = entries
             .iter()
-            .map(|entry| (*entry, plan::routes(entry)))
+            .map(|entry| (*entry, plan::routes(entry, self.reads(entry.desc))))
             .collect();
         let unknown = self.bus.interest(|interest| {
             let exists = |name: &&String| {
@@ -221,85 +242,98 @@ impl Hub {
                 "the consumer `{name}` hears of the records of `{entity}`, whose entity is in no package of this app: list it in one"
             )));
         }
+        let descs: Vec<&'static EntityDesc> = entries.iter().map(|entry| entry.desc).collect();
+        self.choose_entities(&descs);
         let mut entities = BTreeSet::new();
         let mut heard = BTreeSet::new();
+        let mut outbox_needed = false;
         for (entry, routes) in planned {
             let storage = entry.desc.storage_name;
             let wanted = self.bus.interest(|interest| {
                 interest.entities.contains(storage)
                     || plan::names(&routes).any(|name| interest.names.contains(name))
             });
-            let consumed = self
-                .consumers
-                .iter()
-                .any(|consumer| consumer.entity.is_none_or(|entity| entity == storage));
             // A search index follows the entity; its consumer may be added after the set-up of
             // plugins.
             let searched = entry.desc.search.is_some();
-            if !(wanted || consumed || searched || plan::names_one(entry)) {
+            let consumers = || self.consumers.iter().filter(|c| c.takes(entry.desc));
+            if !(wanted || searched || plan::names_one(entry) || consumers().next().is_some()) {
                 continue;
             }
-            let of = |consumer: &&Consumer| consumer.entity.is_none_or(|entity| entity == storage);
-            let listed = searched
-                || self
-                    .consumers
-                    .iter()
-                    .filter(of)
-                    .any(|consumer| consumer.sink.needs_records());
+            let audience = Audience {
+                listed: searched || consumers().any(|consumer| consumer.needs_records),
+                stored: searched || consumers().any(|consumer| !consumer.sink.is_live()),
+            };
+            outbox_needed |= audience.stored;
             entities.insert(Cow::Borrowed(storage));
             heard.extend(plan::names(&routes).map(str::to_owned));
-            if let Some(table) = tables
+            let table = tables
                 .iter()
-                .find(|table| table.desc.storage_name == storage)
-            {
-                let emitter = table.emit(Arc::new(Emitter {
+                .find(|table| table.desc.storage_name == storage);
+            if let Some(table) = table {
+                let planned = Planned {
                     routes,
-                    wake: self.wake.clone(),
-                    listed: AtomicBool::new(listed),
-                }));
-                if listed {
-                    emitter.list_records();
-                }
+                    audience,
+                    reads: self.reads(entry.desc),
+                };
+                table.emit(planned_emitter(planned, &self.handover));
             }
         }
         self.active = !entities.is_empty();
-        if self.active {
-            let Some(outbox) = store.outbox() else {
+        match store.outbox() {
+            Some(outbox) if self.active => {
+                let stored = self.consumers.iter().filter(|c| !c.sink.is_live());
+                let names: Vec<&str> = stored.map(|consumer| consumer.name.as_str()).collect();
+                let names = if outbox_needed { names } else { Vec::new() };
+                let handover = Arc::clone(&self.handover);
+                outbox.open(&names, handover).await?;
+            }
+            None if outbox_needed => {
                 return Err(failed(format!(
                     "store `{}` cannot keep events, and somebody listens to them",
                     store.name()
                 )));
-            };
-            let names: Vec<&str> = names.into_iter().collect();
-            outbox.open(&names).await?;
+            }
+            _ => {}
         }
         self.heard = Some((entities, heard));
         Ok(())
     }
 
+    /// The fields of an entity that conditions of consumers read.
+    fn reads(&self, desc: &'static EntityDesc) -> FieldSet {
+        let consumers = self.consumers.iter().filter(|c| c.takes(desc));
+        consumers.fold(FieldSet::NONE, |all, consumer| {
+            all.or(consumer.sink.reads(desc))
+        })
+    }
+
+    /// Sets the entities of each consumer, and gives live ones their queues.
+    fn choose_entities(&mut self, descs: &[&'static EntityDesc]) {
+        for consumer in &mut self.consumers {
+            let taken = descs.iter().filter(|desc| consumer.takes(desc));
+            let taken: BTreeSet<_> = taken.map(|desc| desc.storage_name).collect();
+            let all = consumer.entity.is_none() && taken.len() == descs.len();
+            consumer.entities = (!all).then_some(taken);
+            if consumer.sink.is_live() && !self.live.contains_key(&consumer.name) {
+                let queue = Arc::new(LiveQueue::new(consumer.entities.clone()));
+                self.handover.add_live(Arc::clone(&queue));
+                self.live.insert(consumer.name.clone(), queue);
+            }
+        }
+    }
+
     /// Starts delivery. After that, subscriptions to entities without earlier subscribers are
     /// refused.
-    pub(crate) fn start(self, store: Arc<dyn Store>, clock: Clock) -> Option<Relay> {
-        let Self {
-            bus,
-            mut consumers,
-            keep,
-            wake,
-            active,
-            heard,
-            ..
-        } = self;
-        let (entities, names) = heard.unwrap_or_default();
-        bus.seal(entities, names);
-        if !active {
+    pub(crate) fn start(mut self, store: Arc<dyn Store>, clock: Clock) -> Option<Relay> {
+        let (entities, names) = self.heard.take().unwrap_or_default();
+        self.bus.seal(entities, names);
+        if !self.active {
             return None;
         }
-        consumers.push(Consumer::new(
-            BUS.to_owned(),
-            Arc::new(ToBus(bus.clone())),
-            None,
-        ));
-        Some(relay::start(consumers, store, clock, keep, wake, bus))
+        let consumers = std::mem::take(&mut self.consumers);
+        let (consumers, keep) = (self.queued(consumers), self.keep);
+        Some(relay::start(consumers, self.shared(store, clock), keep))
     }
 
     /// Starts delivery within a command: only changes for the search indexes that the command
@@ -309,8 +343,47 @@ impl Hub {
             .into_iter()
             .filter(|consumer| consumer.in_commands)
             .collect();
-        (self.active && !consumers.is_empty())
-            .then(|| relay::feed(consumers, store, &self.wake, self.bus.clone()))
+        (self.active && !consumers.is_empty()).then(|| {
+            let clock: Clock = Arc::new(Timestamp::system_now);
+            relay::feed(
+                self.queued(consumers),
+                self.shared(Arc::clone(store), clock),
+            )
+        })
+    }
+
+    /// Consumers with their queues.
+    fn queued(&self, consumers: Vec<Consumer>) -> Vec<(Consumer, Option<Arc<LiveQueue>>)> {
+        let queue = |consumer: Consumer| {
+            let queue = self.live.get(&consumer.name).cloned();
+            (consumer, queue)
+        };
+        consumers.into_iter().map(queue).collect()
+    }
+
+    fn shared(&self, store: Arc<dyn Store>, clock: Clock) -> Shared {
+        Shared {
+            store,
+            handover: Arc::clone(&self.handover),
+            bus: self.bus.clone(),
+            clock,
+            health: self.health.clone(),
+        }
+    }
+}
+
+/// An emitter whose events are handed over here.
+fn planned_emitter(planned: Planned, handover: &Arc<Handover>) -> Arc<Emitter> {
+    Arc::new(Emitter {
+        planned: RwLock::new(planned),
+        handover: Arc::clone(handover),
+    })
+}
+
+impl Emitter {
+    /// Takes over the plan of a later emitter of the same entity.
+    pub(crate) fn replace(&self, later: &Self) {
+        std::mem::swap(&mut *self.planned.write(), &mut *later.planned.write());
     }
 }
 
@@ -318,30 +391,20 @@ fn failed(text: String) -> Error {
     crate::startup::startup(text)
 }
 
-/// Passes every event to the bus.
-struct ToBus(EventBus);
-
-impl EventSink for ToBus {
-    fn publish<'a>(&'a self, events: &'a [super::EntityEvent]) -> BoxFuture<'a, Result<()>> {
-        for event in events {
-            self.0.send(event.clone());
-        }
-        Box::pin(std::future::ready(Ok(())))
-    }
-}
-
-/// Passes one event at a time to a function; if it fails, the rest of the batch waits.
+/// Passes one event at a time to a function.
 struct Handler<F>(F);
 
 impl<F, Fut> EventSink for Handler<F>
 where
-    F: Fn(super::EntityEvent) -> Option<Fut> + Send + Sync + 'static,
+    F: Fn(Arc<EntityEvent>) -> Option<Fut> + Send + Sync + 'static,
     Fut: Future<Output = Result<()>> + Send + 'static,
 {
-    fn publish<'a>(&'a self, events: &'a [super::EntityEvent]) -> BoxFuture<'a, Result<()>> {
+    fn publish<'a>(&'a self, batch: &'a Batch) -> BoxFuture<'a, Result<()>> {
         Box::pin(async move {
-            for event in events {
-                if let Some(handled) = (self.0)(event.clone()) {
+            for (done, event) in batch.iter().enumerate() {
+                // If this one fails, those before it are not delivered again.
+                batch.done(done);
+                if let Some(handled) = (self.0)(Arc::clone(event)) {
                     handled.await?;
                 }
             }

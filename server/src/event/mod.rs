@@ -1,65 +1,44 @@
 //! Events of committed changes, and their delivery.
 //!
-//! A statement that changes records has a `Recording`. The store fills it from the changed rows and
-//! writes it to its outbox in the same transaction. The [relay](relay) reads the outbox. It
-//! delivers events to sinks and to the [bus](EventBus), at least once and in commit order. An
-//! entity without consumers records no events.
+//! A statement that changes records has a `Recording`. The store fills it from the changed rows. It
+//! writes the events of a commit as one row of its outbox, in the same transaction, and hands them
+//! over after the commit (`handover.rs`). The relay (`relay.rs`) delivers them to sinks, at least
+//! once and in commit order per record. [Live](EventSink::is_live) sinks and the [bus](EventBus)
+//! get events without the outbox. An entity without consumers records no events.
 
 mod bus;
+mod delivery;
+mod handover;
 mod hub;
+mod leases;
+mod pending;
 mod plan;
 mod relay;
+mod sink;
 
 use std::fmt;
 use std::marker::PhantomData;
 use std::ops::Deref;
+use std::sync::Arc;
 
 pub use bus::{AppEvent, EventBus, Lagged, Subscription};
 pub(crate) use hub::{Emitter, Hub};
 pub(crate) use plan::{EXPIRED, names_by_route};
-pub(crate) use relay::Consumer;
+pub(crate) use relay::{Consumer, Health};
+pub use sink::{Batch, EventSink, Missed};
 
-pub use linchpin_core::event::{ActorRef, EntityEvent, Entry};
-pub(crate) use linchpin_core::event::{Name, Recording, RouteEvent};
+pub use linchpin_core::event::{
+    ActorRef, EntityEvent, Entry, OutboxRow, Payload, RecordRef, StoredText, guard_fields,
+};
+pub(crate) use linchpin_core::event::{Audience, Name, Recording, RouteEvent};
 
 use crate::entity::{Entity, FieldType};
-use crate::resource::{Adapter, Adapters, BoxFuture};
+use crate::resource::{Adapter, Adapters};
 use crate::{Result, Value};
-
-/// A named consumer of the events of an app.
-///
-/// Events come in commit order and at least once. If `publish` fails, or the program ends before
-/// the success was stored, the same events come again with the same ids. A failure never changes a
-/// response and never delays another consumer.
-pub trait EventSink: Send + Sync + 'static {
-    /// Processes a batch of events in order. Success means that all of them are done.
-    ///
-    /// # Errors
-    /// Any error; the same events are delivered again later.
-    fn publish<'a>(&'a self, events: &'a [EntityEvent]) -> BoxFuture<'a, Result<()>>;
-
-    /// Whether the sink needs the key of every changed record, for example to keep a copy of the
-    /// records.
-    ///
-    /// If so, events about many records list their [keys](EntityEvent::keys), split into several
-    /// events when there are more than 500. The sink also gets events about expired records that
-    /// the application removed; other consumers do not see these events.
-    fn needs_records(&self) -> bool {
-        false
-    }
-
-    /// Whether this process delivers events to the sink. If not, another process does, and this one
-    /// checks again several times a second.
-    ///
-    /// The events are recorded in both cases.
-    fn is_served_here(&self) -> bool {
-        true
-    }
-}
 
 /// An event about `E`.
 pub struct Event<E> {
-    told: EntityEvent,
+    told: Arc<EntityEvent>,
     /// The adapters of the app, for listeners.
     adapters: Option<Adapters>,
     entity: PhantomData<fn() -> E>,
@@ -67,7 +46,7 @@ pub struct Event<E> {
 
 impl<E: Entity> Event<E> {
     /// Converts an event of this entity; `None` for an event of another entity.
-    pub(crate) fn of(event: EntityEvent) -> Option<Self> {
+    pub(crate) fn of(event: Arc<EntityEvent>) -> Option<Self> {
         (event.entity == E::DESC.storage_name).then_some(Self {
             told: event,
             adapters: None,
@@ -152,7 +131,7 @@ impl<E: Entity> Event<E> {
 
     /// Returns the event without its type.
     pub fn into_inner(self) -> EntityEvent {
-        self.told
+        Arc::unwrap_or_clone(self.told)
     }
 }
 
@@ -167,7 +146,7 @@ impl<E> Deref for Event<E> {
 impl<E> Clone for Event<E> {
     fn clone(&self) -> Self {
         Self {
-            told: self.told.clone(),
+            told: Arc::clone(&self.told),
             adapters: self.adapters.clone(),
             entity: PhantomData,
         }

@@ -38,11 +38,12 @@ pub(super) fn names_one(entry: &EntityEntry) -> bool {
         .any(|policy| policy.event.is_some())
 }
 
-/// The events of every route that changes records.
-pub(super) fn routes(entry: &EntityEntry) -> Routes {
+/// The events of every route that changes records. `reads` are the fields that conditions of
+/// consumers read.
+pub(super) fn routes(entry: &EntityEntry, reads: FieldSet) -> Routes {
     let desc = entry.desc;
     let prefix = prefix(desc);
-    let state = state(entry);
+    let read = |at: usize| reads.has(at);
     let mut all = Routes::new();
     let mut add =
         |route: &'static str, event: Option<&'static EventDesc>, name: Name, counts: bool| {
@@ -54,9 +55,13 @@ pub(super) fn routes(entry: &EntityEntry) -> Routes {
                 desc.fields[at].readable()
                     && narrowed.is_none_or(|fields| fields.contains(&desc.fields[at].name))
             };
-            let same = (0..desc.fields.len()).all(|at| seen(at) == state.has(at));
             let payload = Projection::of(desc, |at, _| seen(at));
-            let state = (!same).then(|| Projection::of(desc, |at, _| state.has(at)));
+            let of = |keep: &dyn Fn(usize) -> bool| {
+                let any = (0..desc.fields.len()).any(keep);
+                any.then(|| Projection::of(desc, |at, _| keep(at)))
+            };
+            let beyond = of(&|at| read(at) && !seen(at));
+            let read = of(&read);
             let counts = counts && !event.is_some_and(|event| event.records);
             let internal = route == EXPIRED || route == ELSEWHERE;
             all.insert(
@@ -66,7 +71,8 @@ pub(super) fn routes(entry: &EntityEntry) -> Routes {
                     route,
                     name,
                     payload,
-                    state,
+                    beyond,
+                    read,
                     counts,
                     internal,
                 }),
@@ -111,31 +117,6 @@ fn kebab(spec: &OpSpec) -> String {
     spec.name.replace('_', "-")
 }
 
-/// The fields that the server's own consumers need: readable fields, and fields of guards and
-/// declared filters.
-fn state(entry: &EntityEntry) -> FieldSet {
-    let desc = entry.desc;
-    let readable = (0..desc.fields.len()).filter(|at| desc.fields[*at].readable());
-    let guard = desc.tenant.map(|tenant| tenant.field).into_iter();
-    let guard = guard.chain(desc.scope.iter().map(|scope| scope.field));
-    let guard = guard
-        .chain(desc.soft_delete.map(|mark| mark.field()))
-        .chain(desc.ttl.map(|ttl| ttl.field));
-    let guard = guard.chain(desc.gates.iter().map(|gate| gate.field));
-    let conditions = desc
-        .visible
-        .iter()
-        .chain(desc.actions.iter().map(|action| &action.filter));
-    let conditions = conditions.chain(
-        entry
-            .operations
-            .iter()
-            .filter_map(|spec| spec.kind.filter()),
-    );
-    let named: FieldSet = readable.chain(guard).chain([desc.primary]).collect();
-    conditions.fold(named, |all, filter| all.or(filter.fields()))
-}
-
 /// Every name that an entity's events can have.
 pub(super) fn names(routes: &Routes) -> impl Iterator<Item = &str> {
     routes
@@ -146,7 +127,7 @@ pub(super) fn names(routes: &Routes) -> impl Iterator<Item = &str> {
 
 /// The event names of each route that changes records.
 pub(crate) fn names_by_route(entry: &EntityEntry) -> HashMap<&'static str, Vec<String>> {
-    routes(entry)
+    routes(entry, FieldSet::NONE)
         .iter()
         .filter(|(_, event)| !event.internal)
         .map(|(route, event)| {

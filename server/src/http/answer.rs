@@ -1,4 +1,4 @@
-//! From what a call answers to what the client sees.
+//! Converts the outcome of a call into the response.
 
 use axum::body::Body;
 use axum::http::header::ETAG;
@@ -21,8 +21,8 @@ pub(super) struct Shape<'a> {
 /// The response of a successful call.
 ///
 /// # Errors
-/// `not_found` when a record was asked for and there is none; `internal` when an override answered
-/// in another shape.
+/// `not_found` if the requested record does not exist; `internal` if an override returned another
+/// form.
 pub(super) fn answer(on: &Target, outcome: Outcome, shape: &Shape<'_>) -> Result<Response<Body>> {
     match (outcome, shape.answer) {
         (Outcome::Record(rows), Answer::Record | Answer::RecordOrNull) => record(on, rows, shape),
@@ -108,7 +108,8 @@ fn record(on: &Target, rows: Rows, shape: &Shape<'_>) -> Result<Response<Body>> 
     };
     let tag = response::etag(version);
     let reads = matches!(*shape.method, Method::GET | Method::HEAD);
-    // Where records keep numbers of others, the version does not tell whether a copy is good.
+    // If the records have counters, the version does not change with them. So an equal version does
+    // not prove that the copy is current.
     let mut response =
         if reads && !on.table.keeps() && precondition::none_match(shape.headers, &tag) {
             response::empty(StatusCode::NOT_MODIFIED)
@@ -119,8 +120,8 @@ fn record(on: &Target, rows: Rows, shape: &Shape<'_>) -> Result<Response<Body>> 
     Ok(response)
 }
 
-/// Records as JSON; those an override read as values are projected here, so that nothing hidden
-/// gets out.
+/// Records as JSON. Records that an override returned as values are converted here, without the
+/// fields that responses must not contain.
 fn json(on: &Target, rows: Rows) -> Vec<u8> {
     if rows.records.is_empty() {
         return rows.json;

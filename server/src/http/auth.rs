@@ -50,7 +50,7 @@ pub type RoleCheck = Arc<dyn Fn(&Actor, &[&str]) -> Result<()> + Send + Sync>;
 
 /// The input of a guard.
 #[derive(Clone, Copy, Debug)]
-pub struct GuardCall<'a> {
+pub struct GuardInput<'a> {
     /// The caller.
     pub actor: &'a Actor,
     /// The argument in the route's declaration: 300 in `require_step_up(300)`.
@@ -60,7 +60,7 @@ pub struct GuardCall<'a> {
 }
 
 /// Decides whether a call is allowed: the check of a guard. The error becomes the response.
-pub type GuardCheck = Arc<dyn Fn(&GuardCall<'_>) -> Result<()> + Send + Sync>;
+pub type GuardCheck = Arc<dyn Fn(&GuardInput<'_>) -> Result<()> + Send + Sync>;
 
 /// Validates the argument that a route gives to a guard, when the app starts. The error describes
 /// valid arguments, for example "seconds, 1 or more".
@@ -86,7 +86,7 @@ impl NamedCheck {
     }
 
     /// Creates a guard that accepts any argument, or none.
-    pub fn guard(check: impl Fn(&GuardCall<'_>) -> Result<()> + Send + Sync + 'static) -> Self {
+    pub fn guard(check: impl Fn(&GuardInput<'_>) -> Result<()> + Send + Sync + 'static) -> Self {
         Self::Guard(Arc::new(check), Arc::new(|_| Ok(())))
     }
 
@@ -104,8 +104,8 @@ impl NamedCheck {
         }
     }
 
-    /// A name that means nothing as the app is set up. `why` follows what asks for it: "which
-    /// nobody could pass: list one in `x.y`".
+    /// Creates a check for a name that has no meaning with the settings of the app. `why` completes
+    /// the sentence of a start-up error: "which nobody could pass: list one in `x.y`".
     pub fn unset(why: impl Into<Arc<str>>) -> Self {
         Self::Unset(why.into())
     }

@@ -1,4 +1,4 @@
-//! Request bodies: bounded while they stream, and JSON or nothing.
+//! Request bodies: limited while they stream, and always JSON.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -17,32 +17,33 @@ const DRAINED: usize = 4 << 20;
 /// Longest time for that.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// What is said of a body that arrives too slowly.
+/// The message for a body that arrives too slowly.
 const LATE: &str = "The body did not arrive in time";
-/// Longest body that is not counted, in bytes: about what a connection holds anyway.
+/// The maximum length in bytes of a body that is not counted: about the size of the buffers of a
+/// connection.
 const UNCOUNTED: usize = 16 << 10;
 
-/// What the bodies of all requests under way may hold together, in bytes.
+/// The maximum number of bytes that the bodies of all current requests may occupy together.
 #[derive(Clone, Debug)]
-pub(super) struct Room(Arc<AtomicU64>);
+pub(super) struct BodyMemory(Arc<AtomicU64>);
 
-impl Room {
+impl BodyMemory {
     pub(super) fn new(bytes: u64) -> Self {
         Self(Arc::new(AtomicU64::new(bytes)))
     }
 }
 
-/// What one body has of it, until it is dropped.
-struct Held {
-    room: Room,
+/// The bytes that one body occupies, until it is dropped.
+struct Reserved {
+    room: BodyMemory,
     bytes: u64,
 }
 
-impl Held {
-    /// Takes what is missing to `bytes`.
+impl Reserved {
+    /// Reserves memory up to `bytes`.
     ///
     /// # Errors
-    /// `unavailable` when there is not that much left.
+    /// `unavailable` if there is not enough memory left.
     fn at_least(&mut self, bytes: usize) -> Result<()> {
         let bytes = bytes as u64;
         let more = bytes.saturating_sub(self.bytes);
@@ -62,7 +63,7 @@ impl Held {
     }
 }
 
-impl Drop for Held {
+impl Drop for Reserved {
     fn drop(&mut self) {
         self.room.0.fetch_add(self.bytes, Relaxed);
     }
@@ -71,7 +72,7 @@ impl Drop for Held {
 /// A body that was counted.
 struct Counted<T> {
     bytes: T,
-    _held: Held,
+    _held: Reserved,
 }
 
 impl<T: AsRef<[u8]>> AsRef<[u8]> for Counted<T> {
@@ -82,13 +83,18 @@ impl<T: AsRef<[u8]>> AsRef<[u8]> for Counted<T> {
 
 /// Reads a body of at most `max` bytes.
 ///
-/// A declared length beyond `max` is refused before a byte is kept. What is kept grows with what
-/// arrives, never with what is only declared, and is counted while it is held.
+/// A body with a declared length above `max` is refused before a byte is stored. Memory is reserved
+/// as data arrives, not by the declared length.
 ///
 /// # Errors
 /// `body_too_large`; `malformed_json` when the client stopped sending; `unavailable` when other
 /// bodies leave no room; `timeout` when it takes longer than `limit`.
-pub(super) async fn read(body: Body, max: u64, limit: Duration, room: &Room) -> Result<Bytes> {
+pub(super) async fn read(
+    body: Body,
+    max: u64,
+    limit: Duration,
+    room: &BodyMemory,
+) -> Result<Bytes> {
     tokio::time::timeout(limit, whole(body, max, room))
         .await
         .map_err(|_| Error::new(Code::Timeout, LATE))?
@@ -99,7 +105,7 @@ pub(super) fn is_late(error: &Error) -> bool {
     error.code() == Code::Timeout && error.message() == LATE
 }
 
-async fn whole(mut body: Body, max: u64, room: &Room) -> Result<Bytes> {
+async fn whole(mut body: Body, max: u64, room: &BodyMemory) -> Result<Bytes> {
     let declared = body.size_hint();
     if declared.lower() > max {
         drain(&mut body).await;
@@ -107,7 +113,7 @@ async fn whole(mut body: Body, max: u64, room: &Room) -> Result<Bytes> {
     }
     let longest =
         usize::try_from(declared.upper().map_or(max, |upper| upper.min(max))).unwrap_or(usize::MAX);
-    let mut held = Held {
+    let mut held = Reserved {
         room: room.clone(),
         bytes: 0,
     };
@@ -126,7 +132,7 @@ async fn whole(mut body: Body, max: u64, room: &Room) -> Result<Bytes> {
             drain(&mut body).await;
             return Err(Error::too_large(Some(max)));
         }
-        // Nearly every body is one chunk, which is kept as it came.
+        // Nearly every body is one chunk, which is used without a copy.
         let grown = if length == data.len() || length <= all.capacity() {
             length
         } else {
@@ -158,10 +164,11 @@ async fn whole(mut body: Body, max: u64, room: &Room) -> Result<Bytes> {
     })
 }
 
-/// Reads on for a while and keeps nothing, for a request that is refused.
+/// Reads and discards the rest of a refused request for a limited time.
 ///
-/// A connection that is closed while its client still sends is reset, and the client never sees the
-/// answer that tells why. Bounded: who sends more, or slowly, has itself to blame.
+/// If the server closes a connection while the client still sends, the connection is reset and the
+/// client never sees the response. Time and size are limited: a client that sends more, or slowly,
+/// loses the response.
 pub(super) async fn drain(body: &mut Body) {
     let rest = async {
         let mut seen = 0;
@@ -175,7 +182,7 @@ pub(super) async fn drain(body: &mut Body) {
     drop(tokio::time::timeout(PATIENCE, rest).await);
 }
 
-/// Checks that a body is declared as JSON, and as nothing around it.
+/// Checks that the content type is JSON and that the body has no content coding.
 ///
 /// # Errors
 /// `unsupported_media_type`.
@@ -282,7 +289,7 @@ mod tests {
             tokio::time::sleep(Duration::from_secs(1)).await;
             Some((Ok::<_, std::io::Error>(Bytes::from_static(b"x")), ()))
         });
-        let (room, limit) = (Room::new(1 << 20), Duration::from_secs(30));
+        let (room, limit) = (BodyMemory::new(1 << 20), Duration::from_secs(30));
         let error = read(Body::from_stream(drips), 1 << 20, limit, &room)
             .await
             .unwrap_err();
@@ -295,7 +302,7 @@ mod tests {
 
     #[tokio::test]
     async fn all_bodies_together_are_bounded() {
-        let room = Room::new(40 << 10);
+        let room = BodyMemory::new(40 << 10);
         let left = || room.0.load(Relaxed) >> 10;
         // In one piece, in many, and small enough not to count.
         let one = read(
@@ -325,7 +332,7 @@ mod tests {
             .unwrap();
         assert_eq!((many.len(), left()), (24 << 10, 16));
         drop(many);
-        // A body that fails gives back what it had.
+        // A body that fails releases its memory.
         let broken = futures_util::stream::iter([
             Ok(Bytes::from(vec![0; 30 << 10])),
             Err(std::io::Error::other("gone")),
@@ -347,7 +354,7 @@ mod tests {
 
     #[tokio::test]
     async fn bodies_are_bounded_whatever_they_declare() {
-        let room = Room::new(1 << 20);
+        let room = BodyMemory::new(1 << 20);
         let read = |body, max| read(body, max, Duration::from_secs(1), &room);
         assert_eq!(
             read(chunks(3), 24).await.unwrap(),

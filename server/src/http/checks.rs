@@ -8,11 +8,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use axum::body::Body;
 use axum::http::Response;
 
-use super::auth::{GuardCall, GuardCheck, NamedCheck, RouteAuth};
+use super::auth::{GuardCheck, GuardInput, NamedCheck, RouteAuth};
 use super::context::ContextProviders;
 use super::endpoint::{Action, Endpoint};
-use super::foreign::Asking;
 use super::middleware::{Middleware, MiddlewareFn, Next, RouteCall};
+use super::related::RelatedRequest;
 use super::request::Request;
 use super::{GuardArg, GuardDesc, MiddlewareDesc};
 use crate::entity::FieldDesc;
@@ -21,18 +21,18 @@ use crate::permission::{Evaluator, Permit};
 use crate::suggest::did_you_mean;
 use crate::{Cx, Error, Result};
 
-/// What the names in policies mean beside those of [`RouteAuth`].
+/// The names that policies may use, in addition to those of [`RouteAuth`].
 #[derive(Clone, Default)]
 pub struct Registry {
-    /// Names for `auth` and `guards` beside those of the route auth.
+    /// Names for `auth` and `guards`, in addition to those of the route auth.
     pub named: BTreeMap<String, NamedCheck>,
-    /// Every role there is; `None`: nobody has said.
+    /// All roles; `None` if no plugin declares roles.
     pub roles: Option<BTreeSet<String>>,
-    /// Where a role can be added to them, if that has a name.
+    /// The setting that adds a role, if it has a name.
     pub roles_at: Option<String>,
     /// Middleware by name.
     pub middleware: BTreeMap<String, Middleware>,
-    /// What judges permissions.
+    /// The evaluator of permissions.
     pub evaluator: Option<Arc<dyn Evaluator>>,
 }
 
@@ -71,7 +71,7 @@ impl RouteChecks {
     /// The checks of a route; `None` if it has none.
     ///
     /// # Errors
-    /// One sentence per name that nothing registers.
+    /// One sentence per name that is not registered.
     pub(super) fn new(
         endpoint: &Endpoint,
         auth: &RouteAuth,
@@ -132,7 +132,7 @@ impl RouteChecks {
             return Ok(());
         };
         self.guards.iter().try_for_each(|(check, argument)| {
-            check(&GuardCall {
+            check(&GuardInput {
                 actor,
                 argument: *argument,
                 now: cx.now(),
@@ -144,7 +144,7 @@ impl RouteChecks {
     /// the first response contains.
     ///
     /// # Errors
-    /// Those of the providers.
+    /// The errors of the providers.
     pub(super) async fn with_context(
         &self,
         parts: &axum::http::request::Parts,
@@ -176,7 +176,7 @@ impl RouteChecks {
     }
 
     /// Whether guards, middleware or a permission restrict who reads records of this route through
-    /// another one.
+    /// another route.
     pub(super) fn restrict_readers(&self) -> bool {
         !self.guards.is_empty() || !self.middleware.is_empty() || self.permit.is_some()
     }
@@ -185,8 +185,13 @@ impl RouteChecks {
     /// through another one. Changes to the response have no effect.
     ///
     /// # Errors
-    /// Those of the middleware; `forbidden` when it responds itself.
-    pub(super) async fn pass(&self, route: &Endpoint, asking: &Asking<'_>, cx: &Cx) -> Result<()> {
+    /// The errors of the middleware; `forbidden` if it sends a response of its own.
+    pub(super) async fn pass(
+        &self,
+        route: &Endpoint,
+        asking: &RelatedRequest<'_>,
+        cx: &Cx,
+    ) -> Result<()> {
         if self.middleware.is_empty() {
             return Ok(());
         }
@@ -213,7 +218,7 @@ impl RouteChecks {
     /// Runs the middleware around the rest of the route.
     ///
     /// # Errors
-    /// Those of the middleware and of the route.
+    /// The errors of the middleware and of the route.
     pub(super) async fn around(
         &self,
         request: &Request<'_>,
@@ -240,8 +245,8 @@ impl RouteChecks {
 }
 
 impl Registry {
-    /// Roles that nobody declares, once somebody has said which there are; in words that follow
-    /// what names them.
+    /// The roles that no plugin declares, if plugins declare roles. Each text completes a sentence
+    /// that begins with the place.
     pub(super) fn unknown_roles<'a>(
         &'a self,
         roles: impl Iterator<Item = &'a str>,
@@ -271,11 +276,11 @@ impl Registry {
     }
 }
 
-/// What stands behind the name of a guard.
+/// The check of a registered guard.
 ///
 /// # Errors
-/// When nothing does, or it takes another argument than it is given; in words that follow what
-/// names it.
+/// If the guard is not registered, or does not accept the argument. The text completes a sentence
+/// that begins with the place.
 pub(super) fn guard_of(
     auth: &RouteAuth,
     name: &str,
@@ -295,7 +300,7 @@ pub(super) fn guard_of(
         Some(NamedCheck::Unset(why)) => Err(format!("needs guard `{name}`, {why}")),
         Some(NamedCheck::Actor(check)) if argument.is_none() => {
             let check = Arc::clone(check);
-            Ok(Arc::new(move |call: &GuardCall<'_>| check(call.actor)))
+            Ok(Arc::new(move |call: &GuardInput<'_>| check(call.actor)))
         }
         Some(NamedCheck::Actor(_)) => Err(format!(
             "gives guard `{name}` an argument, and it takes none"
@@ -310,8 +315,8 @@ pub(super) fn guard_of(
     }
 }
 
-/// What the policy of a route names and nobody has registered, in words that follow the name of the
-/// route.
+/// The names in the policy of a route that are not registered. Each text completes a sentence that
+/// begins with the name of the route.
 pub(crate) fn missing(endpoint: &Endpoint, auth: &RouteAuth, registry: &Registry) -> Vec<String> {
     let policy = &endpoint.policy;
     let mut out: Vec<String> = registry
@@ -348,7 +353,7 @@ pub(crate) fn missing(endpoint: &Endpoint, auth: &RouteAuth, registry: &Registry
             Some(evaluator) => {
                 let unknown = actions.filter(|action| !evaluator.knows(action));
                 if let Some(field) = permission.rank.filter(|_| !evaluator.ranks()) {
-                    out.push(format!("compares the caller with `{field}`, and the permission evaluator compares nobody"));
+                    out.push(format!("compares the caller with `{field}`, and the permission evaluator does not implement `rank`"));
                 }
                 out.extend(unknown.map(|action| {
                     format!(
@@ -361,8 +366,8 @@ pub(crate) fn missing(endpoint: &Endpoint, auth: &RouteAuth, registry: &Registry
     out
 }
 
-/// Whether two places name one middleware. Of functions only the one declaration of their package
-/// is the same for sure.
+/// Whether two places name the same middleware. Two functions are only known to be the same if they
+/// come from one declaration of a package.
 fn same(one: &'static MiddlewareDesc, other: &'static MiddlewareDesc) -> bool {
     match (one, other) {
         (MiddlewareDesc::Named(one), MiddlewareDesc::Named(other)) => one == other,
@@ -370,7 +375,7 @@ fn same(one: &'static MiddlewareDesc, other: &'static MiddlewareDesc) -> bool {
     }
 }
 
-/// What a route works on, as far as its permission is concerned.
+/// The records that the permission of a route applies to.
 fn subject(endpoint: &Endpoint) -> Subject {
     match endpoint.action {
         Action::Create => Subject::New,

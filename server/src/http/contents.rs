@@ -1,9 +1,9 @@
-//! What the function of a `#[route]` takes and answers, as far as its types tell: for the API
-//! document.
+//! The input and output of a `#[route]` function for the API document, as far as its types describe
+//! them.
 //!
-//! The macro sees a type as tokens and asks a [`Probe`] of it. Of the traits that describe one,
-//! method lookup takes the first whose condition holds: it goes from the most references to the
-//! fewest.
+//! The macro sees a type as tokens and calls a method of [`Probe`] for it. Several traits have this
+//! method. Method resolution tries the receiver with the most references first, so it takes the
+//! first trait whose condition holds.
 
 use std::marker::PhantomData;
 
@@ -18,22 +18,22 @@ use crate::operation::{CustomOutput, Shape};
 pub struct Content {
     /// `application/json` and so on.
     pub media: &'static str,
-    /// What it holds.
+    /// The schema of the content.
     pub schema: ContentSchema,
     /// Whether it may be absent.
     pub optional: bool,
 }
 
-/// What a body holds.
+/// The schema of a body.
 #[derive(Clone, Copy, Debug)]
 pub enum ContentSchema {
-    /// Anything: the type does not say.
+    /// Any value: the type has no description.
     Any,
     /// A text.
     Text,
     /// Bytes.
     Binary,
-    /// What the fields of a type say.
+    /// The fields of a type.
     Shape(Shape),
     /// A record.
     Record(&'static EntityDesc),
@@ -46,14 +46,14 @@ pub enum ContentSchema {
 pub struct Contents {
     /// The body that the last argument reads.
     pub body: Option<Content>,
-    /// What the function answers when all is well.
+    /// The successful response.
     pub answer: Option<Content>,
     /// Whether its status is 200 then.
     pub ok: bool,
 }
 
 impl Contents {
-    /// Of a function whose types say nothing.
+    /// For a function whose types have no description.
     pub const NONE: fn() -> Self = Self::default;
 }
 
@@ -69,7 +69,7 @@ const fn content(media: &'static str, schema: ContentSchema) -> Content {
     }
 }
 
-/// Asks what a type is; for expansions of `#[route]`.
+/// Describes a type, for expansions of `#[route]`.
 #[derive(Debug)]
 pub struct Probe<T: ?Sized>(PhantomData<fn() -> Box<T>>);
 
@@ -82,9 +82,9 @@ impl<T: ?Sized> Probe<T> {
     }
 }
 
-/// JSON and forms whose members are known.
+/// JSON and forms with known members.
 pub trait ByShape {
-    /// What it is.
+    /// The content.
     fn content(&self) -> Option<Content>;
 }
 
@@ -111,7 +111,7 @@ impl<T: CustomOutput> ByShape for &&&Probe<axum::Form<T>> {
 
 /// JSON of records.
 pub trait ByRecord {
-    /// What it is.
+    /// The content.
     fn content(&self) -> Option<Content>;
 }
 
@@ -128,9 +128,9 @@ impl<T: OfRecords> ByRecord for &&Probe<axum::Json<T>> {
     }
 }
 
-/// What is known by its kind alone.
+/// Types whose content type is known, but not their members.
 pub trait ByMedia {
-    /// What it is.
+    /// The content.
     fn content(&self) -> Option<Content>;
 }
 
@@ -163,9 +163,9 @@ impl<T> ByMedia for &Probe<Option<axum::Json<T>>> {
     }
 }
 
-/// All other types say nothing.
+/// All other types have no description.
 pub trait Otherwise {
-    /// Nothing.
+    /// Returns `None`.
     fn content(&self) -> Option<Content>;
 }
 
@@ -179,7 +179,7 @@ impl<T: ?Sized> Otherwise for Probe<T> {
 mod tests {
     use super::*;
 
-    /// As expansions ask.
+    /// Uses the traits as expansions do.
     macro_rules! media {
         ($ty:ty) => {
             (&&&&Probe::<$ty>::new())

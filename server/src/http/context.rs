@@ -1,4 +1,4 @@
-//! Values of the request context: who provides them, and which routes read them.
+//! Context values: their providers, and the routes that read them.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::resource::BoxFuture;
 use crate::validate::MAX_INTEGER;
 use crate::{ContextDesc, ContextValue, Cx, Error, Problem, Result, Value};
 
-/// A request whose context is asked for.
+/// The request whose context values are requested.
 #[derive(Clone, Copy, Debug)]
 pub struct ContextCall<'a> {
     /// The call: its actor, its instant, its request id.
@@ -21,15 +21,15 @@ pub struct ContextCall<'a> {
     pub parts: &'a Parts,
 }
 
-/// What a provider answers: the value, or null.
-type Provide = Arc<dyn for<'a> Fn(ContextCall<'a>) -> Provided<'a> + Send + Sync>;
+/// The result of a provider: the value, or null.
+type Provide = Arc<dyn for<'a> Fn(ContextCall<'a>) -> ContextOutcome<'a> + Send + Sync>;
 
-enum Provided<'a> {
+enum ContextOutcome<'a> {
     Ready(Result<Value>),
     Later(BoxFuture<'a, Result<Value>>),
 }
 
-/// Who provides the values of the context, in the order in which plugins have said so.
+/// The providers of context values, in the order in which plugins registered them.
 #[derive(Clone, Default)]
 pub struct ContextProviders(Vec<(ContextDesc, Provide)>);
 
@@ -51,7 +51,7 @@ impl ContextProviders {
         provide: impl Fn(ContextCall<'_>) -> Result<Option<V::Value>> + Send + Sync + 'static,
     ) -> Result<()> {
         self.insert::<V>(Arc::new(move |call| {
-            Provided::Ready(provide(call).map(value))
+            ContextOutcome::Ready(provide(call).map(value))
         }))
     }
 
@@ -71,7 +71,7 @@ impl ContextProviders {
     {
         self.insert::<V>(Arc::new(move |call| {
             let provided = provide(call);
-            Provided::Later(Box::pin(async move { provided.await.map(value) }))
+            ContextOutcome::Later(Box::pin(async move { provided.await.map(value) }))
         }))
     }
 
@@ -86,7 +86,7 @@ impl ContextProviders {
         Ok(())
     }
 
-    /// The type of a value that somebody provides.
+    /// The type of a provided value.
     pub(crate) fn kind_of(&self, name: &str) -> Option<Kind> {
         self.0
             .iter()
@@ -103,16 +103,16 @@ impl ContextProviders {
         self.0.is_empty()
     }
 
-    /// The same call with every value.
+    /// Returns the same call with all context values.
     ///
     /// # Errors
-    /// A provider's own; `validation_failed` for a value that no field can hold.
+    /// The errors of a provider; `validation_failed` for a value that no field can hold.
     pub(super) async fn known(&self, parts: &Parts, mut cx: Cx) -> Result<Cx> {
-        // One at a time, so that each sees those before it.
+        // Providers run one after the other, so that each can read the values of the previous ones.
         for (desc, provide) in &self.0 {
             let value = match provide(ContextCall { cx: &cx, parts }) {
-                Provided::Ready(value) => value?,
-                Provided::Later(value) => value.await?,
+                ContextOutcome::Ready(value) => value?,
+                ContextOutcome::Later(value) => value.await?,
             };
             check(*desc, &value)?;
             cx = cx.with_context_values([(desc.name, value)]);
@@ -125,7 +125,7 @@ fn value<T: FieldType>(provided: Option<T>) -> Value {
     provided.map_or(Value::Null, T::into_value)
 }
 
-/// What a provider takes from a request may be what no store can compare.
+/// A provider may return a value from the request that stores cannot compare.
 fn check(desc: ContextDesc, value: &Value) -> Result<()> {
     let problem = match value {
         Value::Text(text) if text.contains('\0') => Some(("format", "must not contain U+0000")),
@@ -145,7 +145,7 @@ fn check(desc: ContextDesc, value: &Value) -> Result<()> {
     }
 }
 
-/// The values of the context that a route cannot do without: what it names itself, and what decides
+/// The context values that a route needs: those that its declaration names, and those that decide
 /// who sees records of its entity.
 pub(crate) fn needed(endpoint: &Endpoint) -> Vec<ContextDesc> {
     let lifted = matches!(endpoint.action, Action::Operation(spec, _) if spec.unscoped.is_some());
@@ -186,14 +186,14 @@ pub(crate) fn needed(endpoint: &Endpoint) -> Vec<ContextDesc> {
     out
 }
 
-/// The provided values that decide who sees records of an entity by its conditions and gates.
+/// The context values that the conditions and gates of an entity read.
 pub(crate) fn seen_by(desc: &'static EntityDesc) -> impl Iterator<Item = ContextDesc> {
     crate::resource::gate::context(desc)
         .into_iter()
         .filter_map(named)
 }
 
-/// A value beside the actor's.
+/// A context value that is not a value of the actor.
 pub(crate) fn named(path: CtxPath) -> Option<ContextDesc> {
     match path {
         CtxPath::Value(desc) => Some(desc),

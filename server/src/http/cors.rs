@@ -22,7 +22,7 @@ pub struct Cors {
     pub credentials: bool,
 }
 
-/// What the answer to one request says about it.
+/// The CORS headers of the response to one request.
 pub(super) struct Grant {
     /// The page's origin; `None` when it is not allowed, or the request is not from another page.
     origin: Option<HeaderValue>,
@@ -64,7 +64,7 @@ impl Cors {
     }
 }
 
-/// What these lists allow a request; `None` without any list.
+/// The permissions that these lists give to a request; `None` if there are no lists.
 pub(super) fn grant(lists: &[Cors], method: &Method, headers: &HeaderMap) -> Option<Grant> {
     if lists.is_empty() {
         return None;

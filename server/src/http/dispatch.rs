@@ -26,9 +26,10 @@ use http_body_util::Limited;
 use tower_service::Service;
 
 use super::auth::{Origin, Resolution};
-use super::foreign::Asking;
+use super::endpoint::Action;
 use super::mounted::{EntityPlan, Plan, Target};
 use super::plugin_routes::PluginRoutePlan;
+use super::related::RelatedRequest;
 use super::request::{EntityRequest, Request};
 use super::request_id::RequestId;
 use super::response;
@@ -42,7 +43,7 @@ use crate::{Actor, Cx, Error, Problem, Result, Uuid, Value};
 /// Resolves the actor of a request.
 ///
 /// # Errors
-/// Those of the resolver.
+/// The errors of the resolver.
 pub(super) async fn actor(
     app: &App,
     parts: &Parts,
@@ -58,10 +59,10 @@ pub(super) async fn actor(
     }
 }
 
-/// Responds to a request. The caller drains what is left of the body after an error.
+/// Responds to a request. After an error the caller reads the rest of the body.
 ///
 /// # Errors
-/// Those of the policy and of the route.
+/// The errors of the policy and of the route.
 pub(super) async fn run(request: &Request<'_>, body: &mut Body) -> Result<Response<Body>> {
     let Request {
         app,
@@ -71,21 +72,15 @@ pub(super) async fn run(request: &Request<'_>, body: &mut Body) -> Result<Respon
         from,
         ..
     } = *request;
-    let policy = &mounted.endpoint.policy;
-    let actor = actor(app, parts, id, from).await?;
-    if let Some(limiter) = &mounted.limiter {
+    let actor = match request.in_process {
+        Some(called) => Arc::clone(called.actor),
+        None if mounted.finds_caller => actor(app, parts, id, from).await?,
+        None => Arc::clone(&app.anonymous),
+    };
+    if let Some(limiter) = request.limiter() {
         limiter.admit(&actor, from, (app.clock)()).await?;
     }
-    let mut cx = Cx::new(Arc::clone(&actor), (app.clock)(), id.shared()).called_from(from);
-    if let Some(guards) = &mounted.path_guards {
-        guards.admit(&cx, Some(parts.uri.path()))?;
-    }
-    if let Some(auth) = &mounted.auth {
-        auth(&actor)?;
-    }
-    if !policy.roles.is_empty() {
-        (app.auth.require_role)(&actor, policy.roles)?;
-    }
+    let mut cx = identify(request, &actor, Some(parts.uri.path()))?;
     let emitted = mounted.emits.then(|| cx.watch());
     // A public route may return different records to signed-in callers, so the response must not be
     // cached.
@@ -118,6 +113,70 @@ pub(super) async fn run(request: &Request<'_>, body: &mut Body) -> Result<Respon
             .or_insert(NO_STORE);
     }
     Ok(response)
+}
+
+/// The call of an actor who passes the guards by path, auth and roles. Without a path, all guards
+/// below the route's path apply.
+///
+/// # Errors
+/// The errors of these checks.
+fn identify(request: &Request<'_>, actor: &Arc<Actor>, path: Option<&str>) -> Result<Cx> {
+    let (app, mounted) = (request.app, request.mounted);
+    let cx =
+        Cx::new(Arc::clone(actor), (app.clock)(), request.id.shared()).called_from(request.from);
+    if let Some(guards) = &mounted.path_guards {
+        guards.admit(&cx, path)?;
+    }
+    if let Some(auth) = &mounted.auth {
+        auth(actor)?;
+    }
+    let roles = mounted.endpoint.policy.roles;
+    if !roles.is_empty() {
+        (app.auth.require_role)(actor, roles)?;
+    }
+    Ok(cx)
+}
+
+/// Checks the policy of a route of an entity without running it: the checks of [`run`] and [`call`]
+/// that need neither a body nor a record. Returns the call, limited by the permission of the route.
+/// `certain` says that the path names a certain record.
+///
+/// # Errors
+/// The errors of the policy; `internal` if the permission depends on the record.
+pub(super) async fn admit(request: &Request<'_>, actor: &Arc<Actor>, certain: bool) -> Result<Cx> {
+    let (app, mounted) = (request.app, request.mounted);
+    if let Some(limiter) = request.limiter() {
+        limiter.admit(actor, request.from, (app.clock)()).await?;
+    }
+    let path = certain.then(|| request.parts.uri.path());
+    let mut cx = identify(request, actor, path)?;
+    if let Some(checks) = &mounted.checks {
+        checks.guard(&cx)?;
+        cx = checks.with_context(request.parts, cx).await?;
+        let asking = RelatedRequest {
+            cx: &cx,
+            parts: request.parts,
+            adapters: &app.adapters,
+        };
+        checks.pass(&mounted.endpoint, &asking, &cx).await?;
+    }
+    if let Plan::Entity(target, _) = &mounted.plan
+        && target.restricted
+    {
+        cx = within_parents(target, request.params, cx)?;
+        target.table.admit(&cx, &mounted.endpoint.name)?;
+    }
+    let Some(permit) = mounted.permit() else {
+        return Ok(cx);
+    };
+    let cx = permit.enter(cx).await?;
+    match mounted.endpoint.action {
+        Action::List => permit.list(&cx).await,
+        _ if permit.waits() => Err(Error::internal(
+            "the permission of the route depends on the record",
+        )),
+        _ => Ok(cx),
+    }
 }
 
 /// The response of a public route to a caller with an invalid credential: the response to an
@@ -161,7 +220,7 @@ async fn call(request: &Request<'_>, body: &mut Body, mut cx: Cx) -> Result<Resp
     if let Plan::Entity(target, _) = &mounted.plan
         && !target.sources.is_empty()
     {
-        cx = Box::pin(target.sources.admit(Asking {
+        cx = Box::pin(target.sources.admit(RelatedRequest {
             cx: &cx,
             parts,
             adapters: &app.adapters,
@@ -206,7 +265,7 @@ async fn call(request: &Request<'_>, body: &mut Body, mut cx: Cx) -> Result<Resp
 /// Runs the route: the caller may call it, and the body is read.
 ///
 /// # Errors
-/// Those of the route.
+/// The errors of the route.
 pub(super) async fn perform(request: &EntityRequest<'_>) -> Result<Response<Body>> {
     let (target, plan) = match &request.head.mounted.plan {
         Plan::Entity(target, plan) => (target, plan),

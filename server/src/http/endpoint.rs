@@ -40,7 +40,7 @@ pub struct Endpoint {
     pub(crate) plugin: Option<PluginHandler>,
     /// Guards of the app on prefixes of its path. They run before its policy.
     pub guards: Vec<PathGuard>,
-    /// Middleware of its package, outside of its own middleware.
+    /// The middleware of its package. It runs before the route's own middleware.
     pub around: &'static [MiddlewareDesc],
 }
 
@@ -114,7 +114,7 @@ impl Endpoint {
         }
     }
 
-    /// How a call asks for a page.
+    /// The form in which calls request pages.
     pub(crate) fn paging(&self) -> Paging {
         match (self.action, &self.table) {
             (Action::List, Some(table)) => table.paging(),
@@ -236,7 +236,7 @@ pub struct Policy {
 }
 
 impl Policy {
-    /// The contract's defaults: a user, 1 MiB, 30 s.
+    /// The defaults: an authenticated user, a body of at most 1 MiB, 30 s.
     pub const DEFAULT: Self = Self {
         auth: AuthDesc::Named("userAuth"),
         roles: &[],
@@ -259,7 +259,7 @@ impl Policy {
         deprecated: false,
     };
 
-    /// What a declared policy means once `routes.defaults` has been merged in.
+    /// The effective policy, after `routes.defaults` has been merged in.
     pub fn effective(declared: PolicyDesc) -> Self {
         // Every key is named, without `..`: a new key does not compile until it is read here.
         let PolicyDesc {
@@ -316,7 +316,7 @@ impl Policy {
 
 /// Everything a package mounts below `mount`, in the order of declaration.
 ///
-/// Entities without a table in `adapters` are left out: they are mounted nowhere.
+/// Skips entities without a table in `adapters`, because they are not mounted.
 pub fn endpoints(package: &Package, mount: &str, adapters: &Adapters) -> Vec<Endpoint> {
     let mut out = Vec::new();
     for entry in package.entities {
@@ -327,7 +327,7 @@ pub fn endpoints(package: &Package, mount: &str, adapters: &Adapters) -> Vec<End
     out
 }
 
-/// What a plugin mounts.
+/// The endpoints of plugin routes.
 pub(crate) fn plugin_endpoints(routes: Vec<PluginRoute>) -> Vec<Endpoint> {
     let endpoint = |route: PluginRoute| Endpoint {
         method: route.desc.method,

@@ -1,5 +1,5 @@
-//! What proxies in front and we must read alike: the host that a request names, of which HTTP/1.1
-//! asks for exactly one, and where its body ends.
+//! Checks the parts of a request that proxies must read in the same way: exactly one host, and the
+//! end of the body.
 
 use std::net::Ipv6Addr;
 
@@ -13,9 +13,8 @@ use crate::{Error, Problem};
 
 const PATH: &str = "header:Host";
 
-/// The answer to a request that a proxy in front may read otherwise than we do: without a host,
-/// with several or one that names none, or with a body in other codings than chunks. `None` when
-/// there is nothing to refuse.
+/// The response to a request that a proxy may read differently: without a host, with several hosts
+/// or an invalid one, or with a transfer coding other than chunked. `None` if the request is fine.
 pub(crate) fn refused<B: HttpBody>(request: &Request<B>) -> Option<Response<Body>> {
     let problem = host(request).or_else(|| coding(request))?;
     let id = RequestId::of(request.headers());
@@ -41,8 +40,8 @@ fn host<B>(request: &Request<B>) -> Option<Problem> {
     }
 }
 
-/// A name or an address, and a port. Names may hold what DNS has, `_`, `~` and percent-encoded
-/// bytes: nothing that delimits.
+/// A name or an address, and a port. Names may contain the characters of DNS names, `_`, `~` and
+/// percent-encoded bytes, but no delimiters.
 fn is_host(text: &[u8]) -> bool {
     let end = match text.first() {
         None => return false,
@@ -86,8 +85,8 @@ fn is_name(mut text: &[u8]) -> bool {
     true
 }
 
-/// Bodies travel with a length or in chunks. The HTTP library takes off the chunks and leaves all
-/// else as it is, so that we would read compressed bytes, or other ones than a proxy does.
+/// Bodies have a length or are chunked. The HTTP library decodes chunks only. With another coding,
+/// the server would read compressed bytes, or other bytes than a proxy does.
 fn coding<B: HttpBody>(request: &Request<B>) -> Option<Problem> {
     // A body in chunks never ends before it is read.
     if request.body().is_end_stream() {

@@ -1,10 +1,10 @@
-//! `include`: what a read shows beside its records, two relations deep.
+//! `include`: related records in the response of a read, up to two relations deep.
 
 use std::sync::Arc;
 
 use super::endpoint::Policy;
-use super::foreign::{self, Around, Asking, RelatedPolicy, Shows};
 use super::query::{self, Pair};
+use super::related::{self, RelatedPolicy, RelatedRequest, RelatedRoute, RouteContext};
 use crate::entity::{EntityDesc, Link, Relation, ScopeFrom};
 use crate::resource::{BoxFuture, Include, Includes, Table, field_of};
 use crate::store::Projection;
@@ -21,13 +21,13 @@ pub(crate) const NAME: &str = "include";
 /// The relations that a route can show with its records; made once.
 #[derive(Default)]
 pub(super) struct Level {
-    relations: Box<[Planned]>,
-    /// Whether some of them, or of theirs, are not for everybody.
+    relations: Box<[PlannedRelation]>,
+    /// Whether some of the relations, or the relations below them, need an authenticated caller.
     closed: bool,
 }
 
-/// A relation, with all that can be known before a request asks for it.
-struct Planned {
+/// A relation with everything that is known before a request.
+struct PlannedRelation {
     relation: &'static Relation,
     table: Arc<Table>,
     projection: Arc<Projection>,
@@ -37,7 +37,7 @@ struct Planned {
 
 /// The relations that a request names, by position.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Wanted(Vec<(usize, Wanted)>);
+pub(super) struct RequestedRelations(Vec<(usize, RequestedRelations)>);
 
 /// The paths of relations that begin at an entity, in the order of declaration: `author`,
 /// `comments`, `comments.author`.
@@ -56,26 +56,26 @@ pub(crate) fn paths(entity: &EntityDesc) -> Vec<String> {
 }
 
 /// The route that an entity shows a relation's records by.
-pub(crate) fn shows(relation: &Relation) -> Shows {
+pub(crate) fn shows(relation: &Relation) -> RelatedRoute {
     if let Link::BelongsTo { .. } = relation.link {
-        Shows::One
+        RelatedRoute::Get
     } else {
-        Shows::Many
+        RelatedRoute::List
     }
 }
 
-/// The policy that guards what a relation shows.
+/// The policy for the records of a relation.
 pub(crate) fn policy(relation: &Relation) -> Policy {
-    foreign::policy((relation.target)(), shows(relation))
+    related::policy((relation.target)(), shows(relation))
 }
 
 impl Level {
-    /// The relations of an entity, so many deep.
+    /// The relations of an entity, up to a depth.
     ///
     /// # Errors
-    /// The text of what is wrong with one of them.
+    /// The reason why a relation cannot be included.
     pub(super) fn new(
-        around: &Around<'_>,
+        around: &RouteContext<'_>,
         table: &Table,
         depth: usize,
     ) -> std::result::Result<Self, String> {
@@ -96,7 +96,7 @@ impl Level {
                     other.desc.name
                 ));
             }
-            // Below a second parent nobody could say where a page of many goes on.
+            // With a second parent parameter, the cursor of a nested list would have no valid URL.
             if let Link::HasMany { key, .. } = relation.link
                 && other.desc.scope.iter().any(|scope| {
                     matches!(scope.from, ScopeFrom::Path(_))
@@ -106,12 +106,12 @@ impl Level {
                 let (target, parents) =
                     (other.desc.name, other.desc.parent_path.unwrap_or_default());
                 return Err(format!(
-                    "{name} leads to `{target}`, which lives below `{parents}`: its pages could not go on"
+                    "{name} leads to `{target}`, whose path is below `{parents}`: its further pages cannot be requested"
                 ));
             }
             let policy = RelatedPolicy::new(around, &other, shows(relation), &name)?;
             let projection = policy.projection(&other, &name)?;
-            Ok(Planned {
+            Ok(PlannedRelation {
                 relation,
                 inner: Self::new(around, &other, depth - 1)?,
                 table: other,
@@ -119,7 +119,7 @@ impl Level {
                 policy,
             })
         };
-        let relations: Box<[Planned]> = table
+        let relations: Box<[PlannedRelation]> = table
             .desc
             .relations
             .iter()
@@ -132,17 +132,17 @@ impl Level {
         Ok(Self { relations, closed })
     }
 
-    /// Whether there is nothing to include.
+    /// Whether there are no relations.
     pub(super) fn is_empty(&self) -> bool {
         self.relations.is_empty()
     }
 
-    /// Whether some of them are not for everybody.
+    /// Whether some relations need an authenticated caller.
     pub(super) fn is_closed(&self) -> bool {
         self.closed
     }
 
-    fn position(&self, wire: &str) -> Option<(usize, &Planned)> {
+    fn position(&self, wire: &str) -> Option<(usize, &PlannedRelation)> {
         self.relations
             .iter()
             .enumerate()
@@ -170,9 +170,9 @@ impl Level {
             .is_none_or(|text| text.split(',').all(known))
     }
 
-    /// Reads the parameter, whose names are known; problems are pushed.
-    pub(super) fn read(&self, pair: &Pair<'_>, problems: &mut Vec<Problem>) -> Wanted {
-        let mut wanted = Wanted::default();
+    /// Reads the parameter. Its names are known; problems are added to the list.
+    pub(super) fn read(&self, pair: &Pair<'_>, problems: &mut Vec<Problem>) -> RequestedRelations {
+        let mut wanted = RequestedRelations::default();
         let Some(text) = query::text(pair, problems) else {
             return wanted;
         };
@@ -205,14 +205,14 @@ impl Level {
         wanted
     }
 
-    /// What a request wants, if the caller may see it.
+    /// The relations that a request names, if the caller may read their records.
     ///
     /// # Errors
-    /// 401 or 403, for the whole request.
+    /// 401 or 403 for the whole request.
     pub(super) fn allowed<'a>(
         &'a self,
-        wanted: &'a Wanted,
-        asking: Asking<'a>,
+        wanted: &'a RequestedRelations,
+        asking: RelatedRequest<'a>,
     ) -> BoxFuture<'a, Result<Includes>> {
         Box::pin(async move {
             let mut relations = Vec::with_capacity(wanted.0.len());
@@ -234,12 +234,12 @@ impl Level {
     }
 }
 
-impl Wanted {
+impl RequestedRelations {
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Adds a path whose names are known, and what leads to it.
+    /// Adds a path of known names, with all relations on the path.
     fn add(&mut self, level: &Level, path: &str) {
         let (first, rest) = path
             .split_once('.')

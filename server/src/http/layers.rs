@@ -35,7 +35,7 @@ impl std::fmt::Debug for Layers {
 }
 
 impl Layers {
-    /// Adds a layer inside of those that are there.
+    /// Adds a layer inside the existing ones.
     pub fn add<L>(&mut self, layer: L)
     where
         L: Layer<Route> + Clone + Send + Sync + 'static,
@@ -65,7 +65,7 @@ impl Layers {
 #[derive(Clone, Copy)]
 struct Peer(Option<IpAddr>);
 
-/// What the layers stand around. It does not keep the app, which keeps it.
+/// The service inside the layers. It holds the app weakly, because the app holds it.
 #[derive(Clone)]
 struct Inner(Weak<App>);
 
@@ -85,14 +85,14 @@ impl Service<Request> for Inner {
             .and_then(|peer| peer.0);
         match self.0.upgrade() {
             Some(app) => Box::pin(serve::serve(app, request, from).map(Ok)),
-            // Whoever called holds the app.
+            // Every request holds the app.
             None => Box::pin(async { Ok(Error::unavailable("the app is gone").into_response()) }),
         }
     }
 }
 
-/// Answers a request by way of the layers: what they answer themselves has an id as well, and their
-/// panics are answered.
+/// Answers a request through the layers. Responses of the layers themselves also get a request id,
+/// and panics become errors.
 ///
 /// How long a layer may take is its own affair; routes have their limits inside.
 pub(super) async fn serve(
@@ -103,7 +103,7 @@ pub(super) async fn serve(
 ) -> Response<Body> {
     let id = RequestId::of(request.headers());
     let head = request.method() == Method::HEAD;
-    // One id, whoever looks for it.
+    // The same id for the layers and for the response.
     request
         .headers_mut()
         .insert(request_id::HEADER, id.header());
@@ -113,12 +113,12 @@ pub(super) async fn serve(
         Ok(Ok(response)) => response,
         Err(panic) => Error::internal(panic_text(&*panic)).into_response(),
     };
-    // The layers hold the app weakly: it is here until they are done.
+    // The layers hold the app weakly, so keep it until they have finished.
     drop(app);
     if response.headers().contains_key(request_id::HEADER) {
         return response;
     }
-    // Nothing of ours has seen the request, or the layer made an answer of its own from ours.
+    // The layer answered without calling the app, or replaced the app's response.
     let raised;
     (response, raised) = response::raised(response, &id);
     if head {

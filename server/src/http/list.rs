@@ -1,6 +1,6 @@
 //! The query of a list route: page, sort and filters.
 
-use super::include::{self, Level, Wanted};
+use super::include::{self, Level, RequestedRelations};
 use super::operation::PageKey;
 use super::query::{self, Pair};
 use crate::entity::{Direction, EntityDesc, Flags, Kind, PageArgs, Paging};
@@ -143,7 +143,7 @@ impl ListParams {
         &self,
         query: Option<&str>,
         include: &Level,
-    ) -> Result<(ListRequest, Wanted)> {
+    ) -> Result<(ListRequest, RequestedRelations)> {
         let pairs = query::pairs(query);
         if pairs.is_empty() {
             return Ok(Default::default());
@@ -251,7 +251,7 @@ impl ListParams {
     }
 
     fn condition(&self, pair: &Pair<'_>, field: usize, operator: Operator, reading: &mut Reading) {
-        // A list that is given again goes on: it is one condition.
+        // A repeated list parameter continues the list: both form one condition.
         let goes_on = reading
             .lists
             .iter()
@@ -344,7 +344,7 @@ struct Reading {
     direction: Option<Direction>,
     conditions: Vec<(usize, Operator, Filter)>,
     conditions_seen: usize,
-    wanted: Wanted,
+    wanted: RequestedRelations,
     lists: Vec<(usize, Operator, Vec<Value>, String)>,
     seen: Vec<String>,
     problems: Vec<Problem>,
@@ -370,7 +370,7 @@ impl Reading {
                 .push((field, operator, Filter::cond(field, operator.op(), operand)));
         }
         if params.numbered() {
-            // A page by its number may be beyond what numbers reach, or have a cursor besides.
+            // A page number may be too large, or be combined with a cursor.
             let paging = params
                 .entity
                 .paging
@@ -383,7 +383,7 @@ impl Reading {
         if !self.problems.is_empty() {
             return Err(crate::Error::validation(self.problems));
         }
-        // In one order whatever the client wrote: a cursor fits the same conditions, and equal
+        // The order does not depend on the client, so that a cursor fits equal conditions and equal
         // shapes share a statement.
         self.conditions
             .sort_by_key(|(field, operator, _)| (*field, *operator));

@@ -58,12 +58,12 @@ pub type MiddlewareFn =
     for<'a> fn(RouteCall<'a>, Next<'a>) -> BoxFuture<'a, Result<Response<Body>>>;
 
 /// The function type of a registered middleware, for `middleware = ["name"]`.
-type Around =
+type WrapCall =
     dyn for<'a> Fn(RouteCall<'a>, Next<'a>) -> BoxFuture<'a, Result<Response<Body>>> + Send + Sync;
 
 /// A middleware that a plugin registers under a name.
 #[derive(Clone)]
-pub struct Middleware(Arc<Around>);
+pub struct Middleware(Arc<WrapCall>);
 
 impl Middleware {
     /// Creates a middleware from a function or closure that boxes its future:

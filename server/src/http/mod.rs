@@ -1,21 +1,22 @@
 //! HTTP: policy, and (with the `server` feature) everything between a socket and a
 //! [`Table`](crate::resource::Table).
 //!
-//! An [`Endpoint`] is data: a path, a policy, an [`Action`]. One service answers for all of them;
-//! no route has code of its own.
+//! An [`Endpoint`] is data: a path, a policy, an [`Action`]. One service runs all endpoints; no
+//! route has code of its own.
 
 mod answer;
 mod auth;
 mod body;
+mod caller;
 mod checks;
 mod contents;
 pub(crate) mod context;
 mod cors;
+mod credentials;
 mod dispatch;
 mod endpoint;
 mod extra;
 mod extract;
-pub(crate) mod foreign;
 mod host;
 pub(crate) mod idempotency;
 pub(crate) mod include;
@@ -35,6 +36,7 @@ mod precondition;
 mod protection;
 mod query;
 mod rate;
+pub(crate) mod related;
 mod request;
 mod request_id;
 mod response;
@@ -42,11 +44,13 @@ mod router;
 mod serve;
 mod unreadable;
 
+pub use crate::address::one_client;
 pub use crate::clock::Clock;
 pub use auth::{
-    ActorResolver, ArgumentCheck, AuthCheck, GuardCall, GuardCheck, NamedCheck, Origin, Resolution,
-    RoleCheck, RouteAuth,
+    ActorResolver, ArgumentCheck, AuthCheck, GuardCheck, GuardInput, NamedCheck, Origin,
+    Resolution, RoleCheck, RouteAuth,
 };
+pub use caller::{RouteCaller, RouteReply, RouteRequest};
 pub use checks::Registry;
 pub(crate) use checks::missing;
 #[doc(hidden)]
@@ -55,6 +59,10 @@ pub use contents::{
 };
 pub use context::{ContextCall, ContextProviders};
 pub use cors::Cors;
+pub use credentials::{
+    Credential, CredentialChange, CredentialChanges, CredentialFeed, CredentialPlace,
+    CredentialUse, Credentials,
+};
 pub(crate) use endpoint::plugin_endpoints;
 pub use endpoint::{Action, Endpoint, Policy, endpoints};
 pub(crate) use extra::contents_of;
@@ -77,10 +85,12 @@ pub use overrides::{Inputs, Override, OverrideCall};
 pub use path_guard::{PathGuard, RouteGuard, guard, require_role};
 pub use plugin_routes::{
     AnswerDesc, Nothing, Partial, PluginCall, PluginRoute, Reply, Route, RouteDesc, RouteInput,
+    Socket, Transport, Upgrade,
 };
+pub(crate) use plugin_routes::{SocketSlot, SocketTask, UPGRADE_REQUIRED};
 pub use rate::{Caller, RateKey, RateReply, RateStore, RateVerdict, RatesInProcess};
 pub use request_id::RequestId;
 pub(crate) use router::BODIES;
 pub use router::{HttpService, HttpState, router, service};
-pub(crate) use serve::behind_providers;
+pub(crate) use serve::{LIVE, behind_providers};
 pub(crate) use unreadable::{crowded, explain};

@@ -10,7 +10,6 @@ use super::checks::RouteChecks;
 use super::context::{self, ContextProviders};
 use super::endpoint::{Action, Endpoint};
 use super::extra::handler_of;
-use super::foreign::{Around, Sources};
 use super::idempotency::{self, KeyedCalls};
 use super::include::{Level, MAX_DEPTH};
 use super::list::ListParams;
@@ -19,6 +18,7 @@ use super::path;
 use super::path_guard::PathGuards;
 use super::plugin_routes::PluginRoutePlan;
 use super::rate::Limiter;
+use super::related::{RouteContext, Sources};
 use super::router::HttpState;
 use crate::audit::Auditing;
 use crate::entity::ScopeFrom;
@@ -37,6 +37,8 @@ pub(super) struct Mounted {
     pub(super) endpoint: Endpoint,
     /// Guards of the app on path prefixes; `None` if none covers this path.
     pub(super) path_guards: Option<PathGuards>,
+    /// Whether the server finds the caller; else the function of the route does.
+    pub(super) finds_caller: bool,
     /// Checks the credentials; `None` if the route is public.
     pub(super) auth: Option<AuthCheck>,
     /// Whether a call can emit events.
@@ -173,6 +175,9 @@ impl Mounted {
             } else {
                 endpoint.policy.max_body.min(NO_INPUT)
             },
+            // A guard of the app must know the caller.
+            finds_caller: path_guards.is_some()
+                || !matches!(endpoint.action, Action::Plugin(desc) if desc.finds_caller),
             path_guards,
             audit,
             auth,
@@ -198,7 +203,7 @@ impl Mounted {
 }
 
 impl Plan {
-    /// Whether a body may hold more than `{}`.
+    /// Whether the body may have members.
     fn takes_input(&self) -> bool {
         match self {
             Self::Entity(_, EntityPlan::Get | EntityPlan::List(_) | EntityPlan::Delete) => false,
@@ -275,7 +280,7 @@ impl Plan {
             Some(_) if output.is_some() => Form::Records,
             _ => Form::Json(Arc::clone(&projection)),
         };
-        let around = Around {
+        let around = RouteContext {
             endpoint,
             all,
             state,

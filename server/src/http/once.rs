@@ -1,8 +1,8 @@
-//! What a call answers once: members that no later read gives, and that nothing keeps.
+//! Members of a response that are sent only once: no later read returns them, and nothing stores
+//! them.
 //!
-//! Code of the user says them while it runs. They join the answer on its way out, behind everything
-//! that writes something down: a repetition under an idempotency key finds the answer as it was
-//! before.
+//! Code of the app sets them while it runs. They are added to the response after everything that
+//! stores the response: a replay under an idempotency key does not contain them.
 
 use axum::body::Body;
 use axum::http::header::CACHE_CONTROL;
@@ -13,10 +13,10 @@ use super::serve::NO_STORE;
 use crate::cx::Once;
 use crate::{Error, Result};
 
-/// That an answer has been given before.
+/// The response header of a replayed response.
 pub(super) const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
 
-/// The answer with what was said.
+/// The response with the one-time members.
 ///
 /// # Errors
 /// `internal` when something was not.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::include::{self, Wanted};
+use super::include::{self, RequestedRelations};
 use super::mounted::Target;
 use super::query::{self, Pair};
 use super::request::{EntityRequest, Request};
@@ -77,7 +77,7 @@ enum Carrier {
 pub(super) struct OperationInput {
     pub(super) args: Vec<Option<Value>>,
     pub(super) page: PageArgs,
-    pub(super) wanted: Wanted,
+    pub(super) wanted: RequestedRelations,
 }
 
 impl OperationPlan {
@@ -137,7 +137,7 @@ impl OperationPlan {
         let mut read = OperationInput {
             args: vec![None; self.sources.len()],
             page: PageArgs::default(),
-            wanted: Wanted::default(),
+            wanted: RequestedRelations::default(),
         };
         let pairs = query::pairs(parts.uri.query());
         let includes = |pair: &Pair<'_>| {
@@ -201,7 +201,7 @@ impl OperationPlan {
         let mut seen: Vec<&str> = Vec::new();
         for pair in &pairs {
             if seen.contains(&&*pair.key) && self.is_list(pair) {
-                // Its values are read where it first stands.
+                // All its values are read at its first occurrence.
                 continue;
             }
             if seen.contains(&&*pair.key) || self.null_and_value(pair, &pairs) {
@@ -362,7 +362,8 @@ impl OperationPlan {
         }
     }
 
-    /// Whether a parameter is given both as a value and as null; reported at the latter.
+    /// Whether a parameter is given both as a value and as null. The problem is reported at the
+    /// null.
     fn null_and_value(&self, pair: &Pair<'_>, pairs: &[Pair<'_>]) -> bool {
         matches!(self.key(&pair.key), Some(Key::Null(index)) if pairs.iter().any(|p| p.key == self.spec.params[index].name))
     }
@@ -433,7 +434,7 @@ impl OperationPlan {
         }
     }
 
-    /// The argument that a call gives for a field.
+    /// The argument of a call for a field.
     pub(super) fn argument<'a>(&self, read: &'a OperationInput, field: usize) -> Option<&'a Value> {
         let index = self
             .spec

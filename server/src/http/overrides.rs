@@ -1,4 +1,4 @@
-//! Routes whose executor is the user's: what it is called with.
+//! Overrides: generated routes that run a function of the app.
 
 use std::sync::Arc;
 
@@ -12,10 +12,10 @@ use crate::{Cx, Error, Result, Value};
 /// projection have run or will run.
 pub type Override = Arc<dyn Fn(OverrideCall) -> BoxFuture<'static, Result<Outcome>> + Send + Sync>;
 
-/// What an override gets.
+/// The input of an override.
 #[derive(Debug)]
 pub struct OverrideCall {
-    /// Who, when, under which request.
+    /// The caller, the instant and the request id.
     pub cx: Cx,
     /// The entity the route works on.
     pub table: Arc<Table>,
@@ -56,7 +56,7 @@ impl OverrideCall {
         T::from_value(key.as_ref()).map_err(Error::internal)
     }
 
-    /// The argument of an operation at a position; one that is left out reads as null.
+    /// Returns the argument of an operation at a position; an omitted argument is null.
     ///
     /// # Errors
     /// `internal` when the route is no operation, or the argument has another type.
@@ -71,7 +71,7 @@ impl OverrideCall {
         T::from_value(value.as_ref()).map_err(Error::internal)
     }
 
-    /// A statement of one's own on the entity's table, under the guard of the route; see
+    /// Prepares SQL on the entity's table, with the row-level filter of the route; see
     /// [`CustomCall::sql`](crate::operation::CustomCall::sql).
     pub fn sql(&self, text: &'static str) -> Sql<'_> {
         Sql::new(&self.table, &self.cx, self.route, text)
@@ -98,7 +98,7 @@ pub enum Inputs {
     Create(Draft),
     /// Of `list`.
     List(ListRequest),
-    /// Of `get`.
+    /// For `get`: the key.
     Get(Value),
     /// Of `update`: the key, the changes, the expected version.
     Update(Value, Draft, Option<i64>),

@@ -9,8 +9,8 @@ use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, utf8_percent_enco
 
 use crate::operation::Seg;
 
-/// What cannot stand in a path segment as it is (RFC 3986 `pchar`, and braces, which routers read
-/// as parameters).
+/// The characters that must be encoded in a path segment (RFC 3986 `pchar`), and braces, which mark
+/// parameters in routers.
 const SEGMENT: &AsciiSet = &CONTROLS
     .add(b' ')
     .add(b'"')
@@ -76,8 +76,8 @@ pub(super) fn push_segment(out: &mut String, text: &str) {
 
 /// A path with its parameters named by position, and their own names in order.
 ///
-/// Routers refuse `/posts/{id}` beside `/posts/{slug}/feed`; by position both are `/posts/{p0}`. A
-/// wildcard stays one.
+/// The router refuses `/posts/{id}` together with `/posts/{slug}/feed`. With parameters named by
+/// position both begin with `/posts/{p0}`. A wildcard stays a wildcard.
 pub(super) fn canonical(path: &str) -> (String, Vec<String>) {
     let mut names = Vec::new();
     let mut out = String::with_capacity(path.len());
@@ -96,11 +96,11 @@ pub(super) fn canonical(path: &str) -> (String, Vec<String>) {
     (out, names)
 }
 
-/// The one spelling of a path: what is encoded without need is not, and what must be is. Answers
-/// nothing when it is that already.
+/// The normal spelling of a path: only characters that need it are encoded. `None` if the path is
+/// already normal.
 ///
-/// Two spellings of a segment are one to everybody who decodes it, so they must be one to the
-/// router as well, and to whatever guards paths. A slash that is encoded stays inside its segment.
+/// A client that decodes a segment cannot distinguish two spellings of it, so the router and path
+/// guards must not either. An encoded slash stays inside its segment.
 pub(super) fn normal(path: &str) -> Option<String> {
     if !path.as_bytes().contains(&b'%') {
         return None;
@@ -111,7 +111,7 @@ pub(super) fn normal(path: &str) -> Option<String> {
             out.push('/');
         }
         match decode(segment) {
-            // A segment of dots would mean another one to some who read it.
+            // Some clients and proxies resolve a segment of dots.
             Some(decoded) if !matches!(&*decoded, "." | "..") => push_segment(&mut out, &decoded),
             _ => out.push_str(segment),
         }
@@ -119,13 +119,14 @@ pub(super) fn normal(path: &str) -> Option<String> {
     (out != path).then_some(out)
 }
 
-/// A URI with another path and the same query.
+/// The URI with another path and the same query.
 pub(super) fn moved(uri: &Uri, path: &str) -> Uri {
     let target = uri
         .query()
         .map_or_else(|| path.to_owned(), |query| format!("{path}?{query}"));
     let mut parts = uri.clone().into_parts();
-    // What is percent-encoded is a path always; should it not be, the request keeps its own.
+    // A percent-encoded text is always a valid path. If it were not, the request would keep its own
+    // path.
     parts.path_and_query = PathAndQuery::try_from(target).ok().or(parts.path_and_query);
     Uri::from_parts(parts).unwrap_or_else(|_| uri.clone())
 }

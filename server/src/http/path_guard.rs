@@ -7,7 +7,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::auth::{GuardCall, GuardCheck, RouteAuth};
+use super::auth::{GuardCheck, GuardInput, RouteAuth};
 use super::checks::{self, Registry};
 use super::endpoint::Endpoint;
 use super::{GuardArg, path};
@@ -15,10 +15,10 @@ use crate::{Cx, Error, Result};
 
 /// A guard for [`App::guard`](crate::App::guard).
 #[derive(Clone, Debug, PartialEq)]
-pub struct RouteGuard(Asks);
+pub struct RouteGuard(Requirement);
 
 #[derive(Clone, Debug, PartialEq)]
-enum Asks {
+enum Requirement {
     Roles(Arc<[String]>),
     Named(String, Option<GuardArg>),
 }
@@ -32,25 +32,27 @@ enum Asks {
 /// # }
 /// ```
 pub fn require_role<R: Into<String>>(roles: impl IntoIterator<Item = R>) -> RouteGuard {
-    RouteGuard(Asks::Roles(roles.into_iter().map(Into::into).collect()))
+    RouteGuard(Requirement::Roles(
+        roles.into_iter().map(Into::into).collect(),
+    ))
 }
 
 impl RouteGuard {
     /// A guard by its name in `guards` or `auth` of policies: `RouteGuard::named("require_mfa")`.
     pub fn named(name: impl Into<String>) -> Self {
-        Self(Asks::Named(name.into(), None))
+        Self(Requirement::Named(name.into(), None))
     }
 
     /// A name with an argument: `RouteGuard::with("require_step_up", GuardArg::Int(300))`.
     pub fn with(name: impl Into<String>, argument: GuardArg) -> Self {
-        Self(Asks::Named(name.into(), Some(argument)))
+        Self(Requirement::Named(name.into(), Some(argument)))
     }
 
     /// The name in policies, and the argument as JSON.
     pub(crate) fn shown(&self) -> (&str, Option<serde_json::Value>) {
         match &self.0 {
-            Asks::Roles(roles) => ("require_role", Some(serde_json::json!(**roles))),
-            Asks::Named(name, argument) => (name, argument.map(GuardArg::to_json)),
+            Requirement::Roles(roles) => ("require_role", Some(serde_json::json!(**roles))),
+            Requirement::Named(name, argument) => (name, argument.map(GuardArg::to_json)),
         }
     }
 
@@ -60,9 +62,9 @@ impl RouteGuard {
     /// The name that is not registered, as text that follows the pattern.
     fn check(&self, auth: &RouteAuth) -> Result<GuardCheck, String> {
         match &self.0 {
-            Asks::Roles(roles) => {
+            Requirement::Roles(roles) => {
                 let (roles, check) = (Arc::clone(roles), Arc::clone(&auth.require_role));
-                Ok(Arc::new(move |call: &GuardCall<'_>| {
+                Ok(Arc::new(move |call: &GuardInput<'_>| {
                     if call.actor.id.is_none() {
                         return Err(Error::unauthorized());
                     }
@@ -70,15 +72,15 @@ impl RouteGuard {
                     check(call.actor, &roles)
                 }))
             }
-            Asks::Named(name, argument) => match (auth.check(name), argument) {
+            Requirement::Named(name, argument) => match (auth.check(name), argument) {
                 (Some(check), None) => {
                     let check = Arc::clone(check);
-                    Ok(Arc::new(move |call: &GuardCall<'_>| check(call.actor)))
+                    Ok(Arc::new(move |call: &GuardInput<'_>| check(call.actor)))
                 }
                 (_, argument) => {
                     let (check, argument) = (checks::guard_of(auth, name, *argument)?, *argument);
-                    Ok(Arc::new(move |call: &GuardCall<'_>| {
-                        check(&GuardCall { argument, ..*call })
+                    Ok(Arc::new(move |call: &GuardInput<'_>| {
+                        check(&GuardInput { argument, ..*call })
                     }))
                 }
             },
@@ -131,7 +133,7 @@ impl PathGuard {
     /// The undeclared roles and unregistered names, as text that follows the pattern.
     pub(crate) fn missing(&self, auth: &RouteAuth, registry: &Registry) -> Vec<String> {
         let mut out: Vec<String> = self.guard.check(auth).err().into_iter().collect();
-        if let Asks::Roles(roles) = &self.guard.0 {
+        if let Requirement::Roles(roles) = &self.guard.0 {
             out.extend(registry.unknown_roles(roles.iter().map(String::as_str)));
             if roles.is_empty() {
                 out.push("names no role: nobody could pass".to_owned());
@@ -141,8 +143,8 @@ impl PathGuard {
     }
 
     /// Whether it requires roles, so that a role check must be registered.
-    pub(crate) fn asks_for_roles(&self) -> bool {
-        matches!(self.guard.0, Asks::Roles(_))
+    pub(crate) fn requires_roles(&self) -> bool {
+        matches!(self.guard.0, Requirement::Roles(_))
     }
 }
 
@@ -209,7 +211,7 @@ impl PathGuards {
             (Some(pattern), Some(path)) => pattern.matches(path),
             _ => true,
         };
-        let call = GuardCall {
+        let call = GuardInput {
             actor,
             argument: None,
             now: cx.now(),

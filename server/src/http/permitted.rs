@@ -27,7 +27,7 @@ impl Permitted<'_> {
     }
 }
 
-/// Turns an empty result into `not_found`.
+/// Converts an empty result into `not_found`.
 pub(super) fn found(outcome: Result<Outcome>) -> Result<Outcome> {
     match outcome {
         Ok(Outcome::Record(rows)) if rows.count == 0 => Err(Error::not_found()),

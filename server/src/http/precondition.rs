@@ -41,7 +41,7 @@ fn version(value: &HeaderValue) -> Option<i64> {
         .ok()
 }
 
-/// Whether an `If-None-Match` names this tag, so that the client's copy is good.
+/// Whether an `If-None-Match` contains this tag, so that the client's copy is current.
 pub(super) fn none_match(headers: &HeaderMap, tag: &HeaderValue) -> bool {
     headers
         .get_all(IF_NONE_MATCH)
@@ -50,7 +50,7 @@ pub(super) fn none_match(headers: &HeaderMap, tag: &HeaderValue) -> bool {
         .flat_map(|v| v.split(','))
         .any(|one| {
             let one = one.trim();
-            // Comparison is weak, as RFC 9110 asks for this header.
+            // RFC 9110 prescribes weak comparison for this header.
             one == "*" || one.strip_prefix("W/").unwrap_or(one).as_bytes() == tag.as_bytes()
         })
 }

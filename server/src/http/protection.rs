@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use crate::{Code, Error};
 
-/// Runs `work` for at most `limit`, and turns a panic into an error.
+/// Runs `work` for at most `limit`, and converts a panic into an error.
 ///
-/// The timer starts when the work first has to wait: a request answered at once, as an embedded
-/// store does, pays nothing.
+/// The timer starts when the work first waits. A request that is answered at once, as by an
+/// embedded store, needs no timer.
 ///
 /// # Errors
 /// `timeout`, and `internal` with the text of the panic as its cause.
@@ -23,7 +23,7 @@ pub(super) async fn protected<T>(
     // Boxed: hardly any request needs it, and each would carry its size.
     let mut timer = None;
     poll_fn(|cx| {
-        // A panic leaves `work` poisoned; it is not polled again.
+        // After a panic, `work` is not polled again.
         match catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(cx))) {
             Ok(Poll::Ready(done)) => return Poll::Ready(Ok(done)),
             Ok(Poll::Pending) => {}

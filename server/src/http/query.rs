@@ -9,7 +9,7 @@ use crate::{Code, Error, Problem, Result, Value};
 /// One `key=value` of a query string.
 #[derive(Debug)]
 pub(super) struct Pair<'a> {
-    /// Decoded; bytes that are not UTF-8 become U+FFFD, which no declared name holds.
+    /// Decoded; bytes that are not UTF-8 become U+FFFD, which no declared name contains.
     pub(super) key: Cow<'a, str>,
     /// Decoded; `None` for a broken percent sequence or bytes that are not UTF-8.
     pub(super) value: Option<Cow<'a, str>>,
@@ -18,13 +18,13 @@ pub(super) struct Pair<'a> {
 }
 
 impl Pair<'_> {
-    /// `query:limit`, where problems with it are reported.
+    /// The path of its problems, such as `query:limit`.
     pub(super) fn path(&self) -> String {
         path(&self.key)
     }
 }
 
-/// `query:limit`, where problems with a parameter are reported.
+/// The path of problems with a parameter, such as `query:limit`.
 pub(super) fn path(key: &str) -> String {
     format!("query:{key}")
 }
@@ -82,13 +82,13 @@ fn hex(digit: u8) -> Option<u8> {
 /// Most unknown keys that an answer names.
 const UNKNOWN: usize = 100;
 
-/// Most unknown keys that are compared with what is known, and the longest of them: comparing costs
-/// the product of both lengths.
+/// The maximum number and length of unknown keys that are compared with the known names, because
+/// the cost of a comparison is the product of both lengths.
 const HINTS: usize = 8;
 const LONGEST_HINTED: usize = 64;
 
-/// 400 `unknown_parameter`, naming each key once, with the nearest of `known` where one is near;
-/// `Ok` when there is none.
+/// 400 `unknown_parameter` with each unknown key once, and the nearest of `known` if one is
+/// similar; `Ok` if there are none.
 pub(super) fn refuse_unknown<'a, 'k, K: IntoIterator<Item = &'k str>>(
     keys: impl IntoIterator<Item = &'a str>,
     known: impl Fn() -> K,
@@ -99,7 +99,7 @@ pub(super) fn refuse_unknown<'a, 'k, K: IntoIterator<Item = &'k str>>(
     }
     paths.sort();
     paths.dedup();
-    // A query of short keys would ask for an answer many times its size.
+    // Many short unknown keys would make a response of many times the size of the query.
     let detail = |(n, path): (usize, String)| {
         if path == "query:include" {
             return Problem::new(
@@ -137,7 +137,7 @@ pub(super) fn refuse_unknown<'a, 'k, K: IntoIterator<Item = &'k str>>(
     )
 }
 
-/// Reports a parameter that is given again, once however often it is.
+/// Reports a repeated parameter once.
 pub(super) fn duplicate(pair: &Pair<'_>, problems: &mut Vec<Problem>) {
     let problem = Problem::new(pair.path(), "duplicate", "must be given once");
     if !problems.contains(&problem) {
@@ -169,8 +169,7 @@ pub(super) fn text<'p>(pair: &'p Pair<'_>, problems: &mut Vec<Problem>) -> Optio
     pair.value.as_deref()
 }
 
-/// `limit`: a whole number of at least 1. Whatever is beyond 32 bits is beyond every maximum as
-/// well.
+/// `limit`: an integer of at least 1. Every maximum is below 2^32, so larger numbers are too large.
 pub(super) fn limit(pair: &Pair<'_>, problems: &mut Vec<Problem>) -> Option<u32> {
     let text = text(pair, problems)?;
     positive(text)
@@ -178,7 +177,7 @@ pub(super) fn limit(pair: &Pair<'_>, problems: &mut Vec<Problem>) -> Option<u32>
         .ok()
 }
 
-/// A whole number of at least 1, or code and message of what is wrong with it.
+/// An integer of at least 1, or the code and message of the problem.
 pub(super) fn positive(text: &str) -> Result<u32, (&'static str, &'static str)> {
     let digits = text.strip_prefix('-').unwrap_or(text);
     if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {
@@ -210,8 +209,8 @@ pub(super) fn comma_list(pair: &Pair<'_>, problems: &mut Vec<Problem>) -> Option
     let mut item = String::new();
     let mut parts = pair.raw.split(',').peekable();
     while let Some(part) = parts.next() {
-        // The whole can be decoded, and no percent sequence and no character has a comma within it:
-        // so can each part.
+        // The whole value can be decoded. No percent sequence and no character contains a comma, so
+        // each part can be decoded too.
         let decoded = decode(part)?;
         let mut chars = decoded.chars();
         let mut comma_is_escaped = false;

@@ -13,10 +13,9 @@ use super::serve::NO_STORE;
 use crate::Error;
 use crate::json::write_page;
 
-/// Answers are what they say, whatever they look like to a browser.
+/// Browsers must not guess another content type.
 pub(super) const NOSNIFF: HeaderValue = HeaderValue::from_static("nosniff");
-/// What tells a caller who is served as anonymous that the credential of the request cannot be
-/// used.
+/// Tells a caller who is treated as anonymous that the credential of the request is invalid.
 const INVALID_TOKEN: HeaderValue = HeaderValue::from_static("Bearer error=\"invalid_token\"");
 
 /// An answer without a body.
@@ -49,13 +48,13 @@ pub(super) fn etag(version: i64) -> HeaderValue {
     HeaderValue::try_from(text).unwrap_or_else(|_| HeaderValue::from_static("\"\""))
 }
 
-/// Tells a caller who is served as anonymous that the credential of the request cannot be used. A
-/// 401 is left as it is: its code says whether another credential helps.
+/// Tells a caller who is treated as anonymous that the credential of the request is invalid. A 401
+/// stays unchanged: its code tells whether another credential helps.
 pub(super) fn invalid_credential(response: &mut Response<Body>) {
     if response.status() != StatusCode::UNAUTHORIZED {
         let headers = response.headers_mut();
         headers.entry(WWW_AUTHENTICATE).or_insert(INVALID_TOKEN);
-        // Whatever the route says of caching: this answer is of one caller.
+        // Whatever the route allows: this response is for one caller and must not be cached.
         headers.insert(CACHE_CONTROL, NO_STORE);
     }
 }
@@ -74,7 +73,7 @@ pub(super) fn raised(
     (Response::from_parts(parts, said), Some(raised))
 }
 
-/// The answer to `HEAD`: the headers of the answer to `GET`, its length included, and no body.
+/// The response to `HEAD`: the headers of the response to `GET`, including its length, and no body.
 pub(super) fn without_body(response: Response<Body>) -> Response<Body> {
     use axum::body::HttpBody;
     let (mut parts, body) = response.into_parts();

@@ -3,8 +3,10 @@
 
 use std::fmt;
 use std::net::IpAddr;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
+use std::time::Instant;
 
 use axum::body::{Body, HttpBody};
 use axum::http::header::CACHE_CONTROL;
@@ -15,7 +17,8 @@ use tokio::sync::watch;
 use tower_service::Service;
 
 use super::auth::{ActorResolver, RouteAuth};
-use super::body::Room;
+use super::body::BodyMemory;
+use super::caller::{self, NamedRoutes, RouteCaller};
 use super::checks::Registry;
 use super::context::ContextProviders;
 use super::cors::Cors;
@@ -29,6 +32,8 @@ use super::rate::{RateStore, RatesInProcess};
 use super::serve::{self, NO_STORE, Unrouted};
 use crate::audit::AuditLog;
 use crate::clock::Clock;
+use crate::entity::EntityDesc;
+use crate::lease::{self, Lease};
 use crate::operation;
 use crate::resource::{Adapters, BoxFuture};
 use crate::{Actor, Code, Error, Result, Timestamp};
@@ -41,7 +46,7 @@ pub(crate) const BODIES: u64 = 256 << 20;
 pub struct HttpState {
     /// Resolves the actor of a request; without one, every caller is anonymous.
     pub resolver: Option<Arc<dyn ActorResolver>>,
-    /// The checks behind `auth` and `roles`.
+    /// The checks for `auth` and `roles`.
     pub auth: RouteAuth,
     /// The named middleware, guards and roles, and the permission evaluator.
     pub registry: Registry,
@@ -49,13 +54,13 @@ pub struct HttpState {
     pub adapters: Adapters,
     /// Read once per request.
     pub clock: Clock,
-    /// Routes without a policy: those of plugins, `/health`, `/openapi.json`. They get the
-    /// request id, the log, the timeout and the protection from panics, and find `RequestId`,
-    /// [`Cx`](crate::Cx) and [`Adapters`] in the extensions.
+    /// Routes without a policy: those of plugins, `/health`, `/openapi.json`. They get the request
+    /// id, the log, the timeout and the protection from panics. `RequestId`, [`Cx`](crate::Cx) and
+    /// [`Adapters`] are in the extensions.
     pub extra: axum::Router,
-    /// The paths in `extra`, so that static segments there win over parameters of entities
-    /// (`/posts/export` over `/posts/{id}`). A path left out is reached only when no entity's route
-    /// matches.
+    /// The paths in `extra`, so that their static segments have priority over parameters of
+    /// entities (`/posts/export` over `/posts/{id}`). Other paths in `extra` are used only if no
+    /// entity route matches.
     pub extra_paths: Vec<String>,
     /// Guards of routes in `extra`, by path.
     pub guards: Vec<PathGuard>,
@@ -77,6 +82,8 @@ pub struct HttpState {
     pub context: ContextProviders,
     /// Layers of plugins around every request.
     pub layers: Layers,
+    /// The right of this process to serve; `None` if it does not end.
+    pub(crate) lease: Option<Lease>,
 }
 
 impl HttpState {
@@ -99,6 +106,7 @@ impl HttpState {
             own: Vec::new(),
             context: ContextProviders::default(),
             layers: Layers::default(),
+            lease: None,
         }
     }
 }
@@ -128,8 +136,8 @@ pub fn router(endpoints: Vec<Endpoint>, state: HttpState) -> Result<axum::Router
 /// The service of an application.
 ///
 /// # Errors
-/// When two endpoints have one method and path, a path is malformed, or a name in a policy means
-/// nothing.
+/// If two endpoints have the same method and path, if a path is malformed, or if a name in a policy
+/// is unknown.
 #[allow(clippy::needless_pass_by_value)] // the list has served its purpose here, and callers build it for this
 pub fn service(endpoints: Vec<Endpoint>, mut state: HttpState) -> Result<HttpService> {
     let layers = std::mem::take(&mut state.layers);
@@ -152,7 +160,7 @@ pub struct HttpService {
 }
 
 impl HttpService {
-    /// The same service for one connection with the address of its other end, for rate limits.
+    /// The same service for a connection from this address, for rate limits.
     #[must_use]
     pub fn from_address(&self, address: IpAddr) -> Self {
         // One client has one address, whichever way the socket spells it.
@@ -160,6 +168,16 @@ impl HttpService {
             app: Arc::clone(&self.app),
             from: Some(address.to_canonical()),
         }
+    }
+
+    /// Lets a caller call the routes.
+    pub(crate) fn reachable_by(&self, caller: &RouteCaller) {
+        caller.reach(&self.app);
+    }
+
+    /// From now on, requests are refused with 503, except that for the liveness check.
+    pub(crate) fn refuse_requests(&self) {
+        self.app.stops.store(true, Ordering::Relaxed);
     }
 
     /// Waits for the work of requests whose connections have ended.
@@ -189,7 +207,7 @@ where
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let app = Arc::clone(&self.app);
-        // Most requests have no body, and an empty one costs nothing.
+        // Most requests have no body, and an empty body is free.
         let request = request.map(|body| {
             if body.is_end_stream() {
                 Body::empty()
@@ -220,16 +238,21 @@ pub(super) struct App {
     pub(super) clock: Clock,
     pub(super) anonymous: Arc<Actor>,
     pub(super) cors: Vec<Cors>,
-    /// The memory left for bodies.
-    pub(super) room: Room,
+    /// The remaining memory for bodies.
+    pub(super) room: BodyMemory,
     /// Layers of plugins around every request.
     layers: Option<axum::Router>,
     /// Paths of the app itself, which need no context values.
     pub(super) own: Vec<&'static str>,
     /// Providers of context values; `None` if there are none.
     pub(super) context: Option<Arc<ContextProviders>>,
-    /// Work without a connection holds a receiver.
+    /// Tasks without a connection hold a receiver.
     pub(super) work: watch::Sender<()>,
+    /// Whether the app stops, so that requests are refused.
+    pub(super) stops: AtomicBool,
+    /// The routes of entities by name, for calls within the process.
+    named: OnceLock<NamedRoutes>,
+    lease: Option<Lease>,
 }
 
 /// A path with its methods.
@@ -397,12 +420,44 @@ impl App {
             clock: state.clock,
             anonymous: Arc::new(Actor::anonymous()),
             cors: state.cors,
-            room: Room::new(state.bodies),
+            room: BodyMemory::new(state.bodies),
             layers: None,
             own: state.own,
             context,
             work: watch::Sender::new(()),
+            stops: AtomicBool::new(false),
+            named: OnceLock::new(),
+            lease: state.lease,
         })
+    }
+
+    /// The route of an entity with a name.
+    pub(super) fn named(&self, entity: &EntityDesc, route: &str) -> Option<&Mounted> {
+        let named = self.named.get_or_init(|| {
+            let mut named = NamedRoutes::new();
+            for (at, shape) in self.shapes.iter().enumerate() {
+                for (method, mounted) in shape.methods.iter().enumerate() {
+                    if let Some(mounted) = mounted {
+                        caller::name(&mounted.endpoint, (at, method), &mut named);
+                    }
+                }
+            }
+            named
+        });
+        let (at, method) = *named.get(entity.storage_name)?.get(route)?;
+        self.shapes[at].methods[method].as_deref()
+    }
+
+    /// Refuses a request that began at `now` if this process may not serve any more.
+    ///
+    /// # Errors
+    /// `unavailable`.
+    #[inline]
+    pub(super) fn serving(&self, now: Instant) -> Result<()> {
+        match &self.lease {
+            Some(lease) if !lease.holds(now) => Err(lease::ended()),
+            _ => Ok(()),
+        }
     }
 
     pub(super) fn find<'r: 'p, 'p>(&'r self, method: &Method, path: &'p str) -> Found<'r, 'p> {
@@ -414,7 +469,7 @@ impl App {
             path,
             slots: &shape.params,
         };
-        // The router lets a parameter in the middle of a path be empty; the contract does not.
+        // The router accepts an empty parameter in the middle of a path; the framework does not.
         if (0..params.len()).any(|n| params.get(n).is_none_or(str::is_empty)) {
             return Found::Nowhere;
         }

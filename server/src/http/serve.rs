@@ -1,13 +1,14 @@
 //! The one layer around every request: request id, log, timeout, panics, other origins, 404, 405,
 //! `HEAD` and `OPTIONS`.
 //!
-//! One function instead of a stack of layers: each of those would box a future and look at the
-//! headers again.
+//! One function instead of a stack of layers: each layer would box a future and read the headers
+//! again.
 
 use std::future::Future;
 use std::net::IpAddr;
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use axum::body::{Body, HttpBody};
@@ -18,9 +19,10 @@ use axum::middleware::{Next, from_fn};
 use tower_service::Service;
 
 use super::body;
+use super::caller;
 use super::cors::{self, Grant};
 use super::dispatch;
-use super::endpoint::{Action, Policy};
+use super::endpoint::{Action, Endpoint, Policy};
 use super::mounted::Mounted;
 use super::path;
 use super::protection::protected;
@@ -35,6 +37,8 @@ const DEPRECATION: HeaderName = HeaderName::from_static("deprecation");
 const TRUE: HeaderValue = HeaderValue::from_static("true");
 const ANY_METHOD: HeaderValue =
     HeaderValue::from_static("GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS");
+/// The path of the liveness check: an app that stops is alive.
+pub(crate) const LIVE: &str = "/health/live";
 /// Longest query string, in bytes.
 const MAX_QUERY: usize = 8192;
 
@@ -50,9 +54,9 @@ pub(super) struct Denied {
     by_provider: bool,
 }
 
-/// These routes behind the providers of values of the context: what one refuses reaches no handler,
-/// whether or not it takes a [`Cx`]. That holds for fallbacks of routers within as well; what
-/// nobody answers stays 404.
+/// Runs the context providers before these routes: if a provider refuses a request, no handler
+/// runs, whether or not it uses a [`Cx`]. This includes fallbacks of inner routers. A path without
+/// a handler is still 404.
 pub(crate) fn behind_providers(routes: axum::Router) -> axum::Router {
     routes.layer(from_fn(|request: Request<Body>, next: Next| async move {
         match request.extensions().get::<Denied>() {
@@ -67,8 +71,8 @@ pub(crate) fn behind_providers(routes: axum::Router) -> axum::Router {
 
 /// Answers a request.
 ///
-/// The future of it is boxed once per request, so it is kept small: what it needs stands in it
-/// once, inner futures borrow, and rare paths are boxed on their own.
+/// The future is boxed once per request, so it is kept small: inner futures borrow, and rare paths
+/// are boxed separately.
 pub(super) fn serve(
     app: Arc<App>,
     request: Request<Body>,
@@ -94,6 +98,19 @@ pub(super) fn serve(
                 grant(&app, &parts),
             );
         }
+        if app.stops.load(Ordering::Relaxed) && parts.uri.path() != LIVE {
+            let error = Error::unavailable("the app stops");
+            return finish(
+                Err(error),
+                &Exchange {
+                    mounted: None,
+                    method: &parts.method,
+                    id: &id,
+                    started,
+                },
+                grant(&app, &parts),
+            );
+        }
         let refusal = match app.find(&parts.method, parts.uri.path()) {
             Found::Endpoint(mounted, params) => {
                 let request = request::Request {
@@ -103,12 +120,16 @@ pub(super) fn serve(
                     parts: &parts,
                     id: &id,
                     from,
+                    in_process: None,
                 };
-                let answer = {
-                    let work = pin!(dispatch::run(&request, &mut body));
-                    protected(mounted.endpoint.policy.timeout, work)
-                        .await
-                        .and_then(|done| done)
+                let answer = match app.serving(started) {
+                    Err(ended) => Err(ended),
+                    Ok(()) => {
+                        let work = pin!(dispatch::run(&request, &mut body));
+                        protected(mounted.endpoint.policy.timeout, work)
+                            .await
+                            .and_then(|done| done)
+                    }
                 };
                 if answer.is_err() && !body.is_end_stream() {
                     Box::pin(body::drain(&mut body)).await;
@@ -153,6 +174,41 @@ pub(super) fn serve(
             grant,
         )
     }
+}
+
+/// Answers a call within the process. Its route is known; a path that leads to another route is a
+/// 404.
+pub(super) async fn in_process(
+    app: &Arc<App>,
+    endpoint: &Endpoint,
+    (parts, mut body): (Parts, Body),
+    id: &RequestId,
+    (from, called): (Option<IpAddr>, request::InProcess<'_>),
+) -> Response<Body> {
+    let started = Instant::now();
+    let Some((mounted, params)) = caller::found(app, endpoint, &parts) else {
+        return response::error(&Error::not_found(), id.as_str());
+    };
+    let request = request::Request {
+        app,
+        mounted,
+        params,
+        parts: &parts,
+        id,
+        from,
+        in_process: Some(called),
+    };
+    let work = pin!(dispatch::run(&request, &mut body));
+    let answer = protected(mounted.endpoint.policy.timeout, work)
+        .await
+        .and_then(|done| done);
+    let exchange = Exchange {
+        mounted: Some(mounted),
+        method: &parts.method,
+        id,
+        started,
+    };
+    finish(answer, &exchange, None)
 }
 
 /// A request that no endpoint has the path and method of. A router of a plugin may have them.
@@ -204,6 +260,9 @@ async fn elsewhere(request: Unmatched<'_>) -> Result<Response<Body>> {
     let Some(extra) = &app.extra else {
         return Err(Error::not_found());
     };
+    if !is_own(app, &parts) {
+        app.serving(Instant::now())?;
+    }
     let options = parts.method == Method::OPTIONS;
     let work = async {
         let mut request = Request::from_parts(parts, body);
@@ -214,7 +273,7 @@ async fn elsewhere(request: Unmatched<'_>) -> Result<Response<Body>> {
             .guards
             .as_ref()
             .filter(|guards| guards.stand_before(parts.uri.path()));
-        // Whether the app lives must not wait for what a provider waits for.
+        // The health check must not wait for a provider.
         let providers = app.context.as_ref().filter(|_| !is_own(app, &parts));
         let mut invalid = false;
         match dispatch::actor(app, &parts, id, from).await {
@@ -237,8 +296,8 @@ async fn elsewhere(request: Unmatched<'_>) -> Result<Response<Body>> {
                 }
             }
             Err(error) if guards.is_some() => return Err(error),
-            // Said to a handler that asks who calls: public ones do not. Whom a provider refuses it
-            // refuses with a bad credential, too.
+            // A handler that extracts the caller gets this error; a public handler does not. A
+            // provider may refuse the request as well.
             Err(error) => {
                 let nobody = Cx::new(Arc::clone(&app.anonymous), (app.clock)(), id.shared())
                     .called_from(from);
@@ -262,8 +321,8 @@ async fn elsewhere(request: Unmatched<'_>) -> Result<Response<Body>> {
         Ok(answer)
     };
     let answer = match protected(Policy::DEFAULT.timeout, pin!(work)).await? {
-        // A browser's question before a request carries no credential. It is answered without
-        // asking the router, whose handler may take every method.
+        // A CORS preflight carries no credential. It is answered without the router, because a
+        // handler may accept every method.
         Err(_) if options => {
             response::allow(response::empty(StatusCode::METHOD_NOT_ALLOWED), &ANY_METHOD)
         }
@@ -285,8 +344,8 @@ async fn elsewhere(request: Unmatched<'_>) -> Result<Response<Body>> {
     Ok(response::allow(answer, &allow))
 }
 
-/// Whether a request is for a handler of the app itself, which asks nobody who calls. Beside these
-/// a plugin may have others.
+/// Whether a request is for a handler of the app itself, which needs no caller. Plugins may have
+/// other public handlers.
 fn is_own(app: &App, parts: &Parts) -> bool {
     matches!(parts.method, Method::GET | Method::HEAD) && app.own.contains(&parts.uri.path())
 }
@@ -311,7 +370,7 @@ fn merge_allow(ours: &HeaderValue, theirs: Option<&HeaderValue>) -> HeaderValue 
     HeaderValue::try_from(text).unwrap_or_else(|_| ours.clone())
 }
 
-/// What other origins may do with the answer, when that is configured.
+/// The CORS permissions for the response, if CORS is configured.
 fn grant(app: &App, parts: &Parts) -> Option<Grant> {
     cors::grant(&app.cors, &parts.method, &parts.headers)
 }

@@ -1,12 +1,12 @@
-//! Requests that are not HTTP: refused before a route is known, with the one error body all the
-//! same.
+//! Requests that are not valid HTTP are refused before routing, with the same error body as all
+//! others.
 
 use super::request_id::RequestId;
 use super::response::error_body;
 use crate::{Code, Error};
 
-/// The whole answer in place of the bare one that the HTTP library would write, or `None` when
-/// those bytes are no refusal.
+/// The complete response in place of the HTTP library's bare one, or `None` if the bytes are not
+/// such a response.
 ///
 /// The library's refusals are a head without a body: `HTTP/1.1 400 Bad Request`, a length of 0, a
 /// date.

@@ -7,7 +7,7 @@ use serde_json::{Map, Value as Json, json};
 use super::{Components, Security, gates, names, reference, security};
 use crate::Code;
 use crate::entity::{DefaultDesc, FieldDesc, ScopeFrom};
-use crate::http::{Action, Endpoint, contents_of};
+use crate::http::{Action, Endpoint, Transport, UPGRADE_REQUIRED, contents_of};
 use crate::operation::{Answer, Method, Place};
 
 /// All codes that can occur in `details`.
@@ -140,6 +140,12 @@ fn response(status: u16, codes: &BTreeSet<&'static str>) -> Json {
 
 fn response_headers(status: u16, codes: &BTreeSet<&'static str>) -> Json {
     match status {
+        426 => {
+            let mut headers = header_map(&[]);
+            headers["Upgrade"] =
+                json!({ "schema": { "type": "string" }, "description": "The protocol." });
+            headers
+        }
         409 if codes.contains(Code::IdempotencyInProgress.as_str()) => {
             header_map(&[("Retry-After", "RetryAfter")])
         }
@@ -160,6 +166,7 @@ fn description(status: u16) -> &'static str {
         413 => "The body is too large.",
         414 => "The query string is too long.",
         415 => "The body is not `application/json`.",
+        426 => "The path speaks another protocol only.",
         428 => "`If-Match` is required.",
         429 => "Too many requests.",
         503 => "The service is not available right now.",
@@ -216,6 +223,7 @@ fn codes(endpoint: &Endpoint) -> Vec<Code> {
                 .flat_map(|_| [Code::MalformedJson, Code::UnsupportedMediaType]),
         );
         out.extend(desc.form.then_some(Code::UnsupportedMediaType));
+        out.extend(matches!(desc.transport, Transport::Upgrade(_)).then_some(UPGRADE_REQUIRED));
         return out;
     }
     out.extend([

@@ -95,7 +95,7 @@ fn kind(endpoint: &Endpoint) -> &'static str {
         Action::Delete => "delete",
         Action::Operation(spec, _) => spec.kind.name(),
         Action::Extra(_) => "route",
-        Action::Plugin(_) => "plugin",
+        Action::Plugin(desc) => desc.transport.kind(),
     }
 }
 

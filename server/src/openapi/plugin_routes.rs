@@ -6,7 +6,7 @@ use super::errors::header_map;
 use super::schema::{self, Object};
 use super::{Components, names, reference};
 use crate::entity::FieldDesc;
-use crate::http::{AnswerDesc, RouteDesc};
+use crate::http::{AnswerDesc, RouteDesc, Transport};
 use crate::operation::Shape;
 
 /// The request body, under a schema name of its own.
@@ -49,6 +49,26 @@ pub(super) fn request_body(desc: &RouteDesc, components: &mut Components) -> Opt
 
 /// The successful responses; a status with several bodies gets a schema with alternatives.
 pub(super) fn responses(desc: &RouteDesc, out: &mut Map<String, Json>) {
+    match desc.transport {
+        Transport::Whole => {}
+        Transport::Stream(media) => {
+            let content =
+                Map::from_iter([(media.to_owned(), json!({ "schema": { "type": "string" } }))]);
+            out.insert(
+                "200".to_owned(),
+                json!({ "description": doc(desc, 200, "A stream."), "headers": header_map(&[]), "content": content }),
+            );
+        }
+        Transport::Upgrade(protocol) => {
+            let mut headers = header_map(&[]);
+            headers["Upgrade"] = json!({ "schema": { "const": protocol }, "required": true });
+            let description = doc(desc, 101, "The connection speaks the protocol from now on.");
+            out.insert(
+                "101".to_owned(),
+                json!({ "description": description, "headers": headers }),
+            );
+        }
+    }
     for answer in desc.answers {
         let status = answer.status.to_string();
         let same: Vec<&AnswerDesc> = desc
@@ -80,6 +100,12 @@ pub(super) fn responses(desc: &RouteDesc, out: &mut Map<String, Json>) {
         }
         out.insert(status, response);
     }
+}
+
+/// The declared text of a status.
+fn doc(desc: &RouteDesc, status: u16, default: &'static str) -> &'static str {
+    let declared = desc.answers.iter().find(|one| one.status == status);
+    declared.map_or(default, |answer| answer.doc)
 }
 
 fn body(answer: &AnswerDesc) -> Json {

@@ -8,8 +8,8 @@ use super::names::Names;
 use super::{Components, gates, narrowed, reference, schema};
 use crate::Code;
 use crate::entity::{EntityDesc, FieldDesc, Link};
-use crate::http::foreign::{self, Shows};
 use crate::http::include::{self, MAX_DEPTH, MAX_PATHS};
+use crate::http::related::{self, RelatedRoute};
 use crate::http::{Action, Endpoint, Policy};
 
 /// The `include` parameter, if there are relations to include.
@@ -17,7 +17,7 @@ pub(super) fn parameter(endpoint: &Endpoint) -> Option<Json> {
     let table = endpoint.table.as_ref().filter(|_| endpoint.includes())?;
     Some(json!({
         "name": include::NAME, "in": "query", "style": "form", "explode": false,
-        "description": "What is shown beside the records, under the name of the relation.",
+        "description": "Related records to include, by the name of the relation.",
         "schema": {
             "type": "array", "minItems": 1, "maxItems": MAX_PATHS, "uniqueItems": true,
             "items": { "type": "string", "enum": include::paths(table.desc) },
@@ -44,7 +44,7 @@ fn reads(endpoint: &Endpoint) -> Vec<(&'static EntityDesc, Policy)> {
         return derive
             .entities()
             .into_iter()
-            .map(|entity| (entity, foreign::policy(entity, Shows::Many)))
+            .map(|entity| (entity, related::policy(entity, RelatedRoute::List)))
             .collect();
     }
     let Some(table) = endpoint.table.as_ref().filter(|_| endpoint.includes()) else {
@@ -70,7 +70,7 @@ pub(super) fn listed(
     names: &Names,
     components: &mut Components,
 ) -> Json {
-    shown(entity, Shows::Many, names, components)
+    shown(entity, RelatedRoute::List, names, components)
 }
 
 /// The schema name of a route's records with included relations. With the suffix `Page` it names
@@ -129,7 +129,7 @@ fn with(
                 page["properties"]["items"] =
                     json!({ "type": "array", "items": one, "maxItems": max });
                 page["description"] = json!(
-                    "Only when it is included. `nextCursor` goes on at the list of the other entity."
+                    "Only when it is included. `nextCursor` continues in the list of the other entity."
                 );
                 page
             }
@@ -142,17 +142,21 @@ fn with(
 /// The other entity's records, with the fields of its own `get` or `list`.
 fn shown(
     target: &'static EntityDesc,
-    shows: Shows,
+    shows: RelatedRoute,
     names: &Names,
     components: &mut Components,
 ) -> Json {
     let name = names.schema(target).to_owned();
     components.entity(&name, target);
-    let policy = foreign::policy(target, shows);
+    let policy = related::policy(target, shows);
     let Some(fields) = policy.output else {
         return reference("schemas", &name);
     };
-    let route = if shows == Shows::One { "get" } else { "list" };
+    let route = if shows == RelatedRoute::Get {
+        "get"
+    } else {
+        "list"
+    };
     let record = schema::record(target, |field: &FieldDesc| fields.contains(&field.name));
     reference(
         "schemas",

@@ -75,7 +75,7 @@ pub(super) fn page(name: &str) -> Json {
         "required": ["items", "nextCursor", "hasMore"],
         "properties": {
             "items": { "type": "array", "items": super::reference("schemas", name) },
-            "nextCursor": { "type": ["string", "null"], "description": "Continues behind the last item, as `cursor`." },
+            "nextCursor": { "type": ["string", "null"], "description": "Continues after the last item, as `cursor`." },
             "hasMore": { "type": "boolean", "description": "Whether there is a next page." },
         },
         "additionalProperties": false,

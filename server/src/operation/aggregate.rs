@@ -30,8 +30,8 @@ pub(super) struct Run {
     compute: Vec<Compute>,
     /// Whether members count by value; then the last number that is computed counts the records.
     counts: bool,
-    /// The fields whose values are counted, each once; not the key's, whose value is that of its
-    /// group.
+    /// The fields whose values are counted, without repetition. The keys are not among them,
+    /// because a group has one value of each key.
     by_value: Vec<usize>,
     /// `{"status":` or `,"total":`, key first.
     names: Vec<Box<[u8]>>,
@@ -123,7 +123,8 @@ impl Run {
         Ok(self.answer(rows, call.form))
     }
 
-    /// The rows of whole groups, and how many records of each group have each value of each field.
+    /// The rows of whole groups, and the number of records of each group for each value of each
+    /// field.
     fn divided(&self, rows: Vec<Box<[Value]>>, keys: usize) -> (Vec<Vec<Value>>, Vec<Counts>) {
         let mut counts: Vec<Counts> = vec![Vec::new(); self.by_value.len()];
         if counts.is_empty() {
@@ -151,7 +152,7 @@ impl Run {
             ) else {
                 continue;
             };
-            // In the order of the keys: those of one group follow each other.
+            // Sorted by the keys, so the rows of one group are consecutive.
             if found.last().is_none_or(|(last, _)| *last != row) {
                 found.push((row, BTreeMap::new()));
             }
@@ -166,7 +167,7 @@ impl Run {
         (whole, counts)
     }
 
-    /// A row of the answer: the key as it is shown, then every member.
+    /// A row of the response: the key, then every member.
     fn row(&self, mut row: Vec<Value>, counts: &mut [Counts]) -> Vec<Value> {
         let all = if self.counts {
             row.pop().and_then(|all| all.as_int()).unwrap_or_default()
@@ -268,7 +269,7 @@ fn object(counts: &BTreeMap<String, i64>) -> String {
         out.extend_from_slice(count.to_string().as_bytes());
     }
     out.push(b'}');
-    // What was written is JSON made of valid strings.
+    // The text is JSON that was built from valid strings.
     String::from_utf8_lossy(&out).into_owned()
 }
 

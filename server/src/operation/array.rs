@@ -24,7 +24,7 @@ pub(super) fn plan(
 pub(super) struct Run {
     kind: &'static ArrayWrite,
     spec: &'static OpSpec,
-    /// Most elements the list may hold, for a push.
+    /// The maximum number of elements, for a push.
     most: Option<u32>,
     /// Fewest elements, for a pull.
     least: u32,
@@ -59,7 +59,7 @@ impl Run {
                     Op::Shorter,
                     Operand::One(Source::Value(Value::Int(i64::from(most)))),
                 );
-                // What is there already takes no room.
+                // An element that is already in the list needs no room.
                 let there = Filter::cond(field, Op::Has, Operand::One(value));
                 if action == (ArrayAction::Push { dedupe: true }) {
                     Filter::Any(vec![there, room])
@@ -114,8 +114,8 @@ impl Run {
         Ok(())
     }
 
-    /// A pull from a list that must keep some elements: how many go is known only with the list at
-    /// hand, so the write carries the list it saw.
+    /// A pull from a list with a minimum length. The number of removed elements is known only after
+    /// a read, so the write applies only to the list that was read.
     async fn pull(&self, table: &Table, call: &Call<'_>) -> Result<Outcome> {
         bind::check(self.spec, table, call, &[])?;
         let element = bind::value_of(&Source::from(&self.kind.value), call.cx, &call.args)?;
@@ -179,7 +179,7 @@ impl Run {
     }
 }
 
-/// A list as a record holds it; null holds none.
+/// The elements of a stored list; null has none.
 fn list_of(value: &Value) -> Vec<String> {
     match value {
         Value::Strings(list) => list.clone(),
@@ -216,7 +216,7 @@ impl Executor for Run {
                 validator.check_without_repeats(field, list, &path, problems);
             }
             (ArrayAction::Set { .. }, _) => validator.check(field, value, &path, problems),
-            // Any text may be asked to go.
+            // Any text may be removed.
             (ArrayAction::Pull, Value::Text(_)) => {}
             (ArrayAction::Push { .. } | ArrayAction::Pull, _) => {
                 validator.check_element(field, value, &path, problems);

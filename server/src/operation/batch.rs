@@ -61,7 +61,7 @@ impl Run {
         bind::check_operands(self.spec, &self.filter, &call.args)?;
         let variant = self.write.of(table, call, None)?;
         let counts = self.kind.claim.is_none();
-        // Then what would be written to is counted by the statement.
+        // Then the statement counts the records that would be changed.
         let idle = counts && !self.kind.delete && self.write.writes_nothing(call);
         let rows = match (counts, idle) {
             (false, _) => table.rows(call.form),
@@ -107,7 +107,7 @@ impl Executor for Run {
     fn run<'a>(&'a self, table: &'a Table, call: Call<'a>) -> BoxFuture<'a, Result<Outcome>> {
         Box::pin(async move {
             let mut rows = self.change(table, &call).await?;
-            // What was chosen in an order comes back in none.
+            // The store returns the chosen records in no order.
             rows.records.sort_by(|a, b| self.compare(a, b));
             Ok(match (self.kind.claim, self.kind.void) {
                 (Some(_), _) => Outcome::List(rows),

@@ -1,7 +1,7 @@
 //! From declared sources to statement arguments.
 //!
-//! At planning, every parameter, context value and `now` gets an argument slot; per call, the slots
-//! are filled. Values a statement compares or writes therefore never touch its text.
+//! At planning, every parameter, context value and `now` gets an argument slot; each call fills the
+//! slots. So values are never part of the text of a statement.
 
 use super::{AssignSpec, OpSpec, ParamSpec, Place};
 use crate::entity::EntityDesc;
@@ -17,7 +17,7 @@ pub(crate) struct Slots {
 }
 
 impl Slots {
-    /// The slot of a source; fixed values stay where they are.
+    /// The slot of a source; fixed values need no slot.
     pub(crate) fn slot(&mut self, entity: &EntityDesc, field: usize, source: Source) -> Source {
         if matches!(source, Source::Value(_) | Source::Arg { .. }) {
             return source;
@@ -32,7 +32,7 @@ impl Slots {
         self.index(Source::Now)
     }
 
-    /// A slot of its own, filled by the caller after the declared ones.
+    /// The first slot after the declared ones, for arguments of the caller.
     pub(crate) fn len(&self) -> usize {
         self.sources.len()
     }
@@ -122,8 +122,8 @@ pub(crate) fn resolve(filter: Filter, cx: &Cx, args: &[Option<Value>]) -> Result
     failed.map_or(Ok(filter), Err)
 }
 
-/// The same for pages: a parameter that stands for the call's instant is that instant, on which no
-/// cursor may depend.
+/// The same for pages: a parameter with the instant of the call is replaced by the instant, so that
+/// cursors do not depend on it.
 ///
 /// # Errors
 /// 401 or 403 when a context value is null.
@@ -143,7 +143,7 @@ pub(crate) fn resolve_page(filter: Filter, spec: &OpSpec, call: &Call<'_>) -> Re
     resolve(filter, call.cx, &call.args)
 }
 
-/// Where a problem with a parameter is reported.
+/// The path of problems with a parameter.
 pub(crate) fn param_path(param: &ParamSpec) -> String {
     match param.place {
         Place::Body => param.name.to_owned(),
@@ -153,8 +153,8 @@ pub(crate) fn param_path(param: &ParamSpec) -> String {
     }
 }
 
-/// Checks what a call's arguments must satisfy before any statement: presence, null, and the
-/// constraints of fields they are written to.
+/// Checks the arguments of a call before any statement: presence, null, and the constraints of the
+/// fields that they are written to.
 ///
 /// # Errors
 /// `validation_failed` with every problem.
@@ -205,8 +205,8 @@ pub(crate) fn check(
     }
 }
 
-/// Has a value of the request judged that is written as it is. One that is null is refused when the
-/// statement is bound.
+/// Validates a context value that is written to a field. A null value is refused when the statement
+/// is bound.
 pub(crate) fn judge_context(source: &SourceSpec, cx: &Cx, judge: impl FnOnce(&Value)) {
     match source {
         SourceSpec::Ctx(path) => {

@@ -27,7 +27,7 @@ const ITEM: usize = 1;
 const NOW: usize = 2;
 const REST: usize = 3;
 
-/// Members by name, as they stand in the text.
+/// Members by name, in their JSON form.
 type Members<'a> = std::collections::BTreeMap<String, &'a RawValue>;
 
 pub(super) struct Run {
@@ -200,7 +200,7 @@ impl Run {
         Ok(Outcome::Nothing)
     }
 
-    /// How many items the list holds before it is changed.
+    /// A bound on the number of items before the change.
     fn bound(&self, op: Op, than: u32) -> Filter {
         Filter::cond(
             self.kind.field,
@@ -271,8 +271,8 @@ impl Run {
         self.one(&rows, &id)
     }
 
-    /// Writes to the record's list under a guard; `refuse` says of the items found why nothing was
-    /// written.
+    /// Writes to the record's list if a condition holds; otherwise `refuse` gets the items and
+    /// returns the reason.
     #[allow(clippy::too_many_arguments)] // the parts of one statement
     async fn write(
         &self,

@@ -9,7 +9,7 @@ use crate::operation::OpSpec;
 use crate::operation::bind;
 use crate::resource::{BoxFuture, Call, Executor, Form, Outcome, Table};
 use crate::store::{Compute, Figure, Function, Rows};
-use crate::validate::{MAX_INTEGER, beyond};
+use crate::validate::{MAX_INTEGER, out_of_range};
 use crate::{Code, Cx, Error, Problem, Result, Value};
 
 /// Plans it for one mounted entity.
@@ -54,8 +54,8 @@ impl Run {
             .target
             .map(|target| own.sibling(target))
             .transpose()?;
-        // A route of another entity knows nothing of this operation; it counts as an update of its
-        // record.
+        // The other entity has no such operation. For its routes and events this is an update of
+        // its record.
         let (target, route) = other
             .as_deref()
             .map_or((own, self.spec.name), |other| (other, "update"));
@@ -73,7 +73,7 @@ impl Run {
             .await
         {
             Ok(Some(rows)) => Ok(rows),
-            // What is written would be out of date if records came between looking and writing.
+            // If records changed between the read and the write, the result would be out of date.
             Ok(None) => {
                 self.begin(call, &source, (target, route), &filter, &matches)
                     .await
@@ -84,24 +84,29 @@ impl Run {
             .map_err(|error| self.placed(error, target))
     }
 
-    /// A sum that not even a store can hold has no place there; here it is known what it was for.
+    /// Adds the field to the error of a sum that the store cannot represent.
     fn placed(&self, error: Error, target: &Table) -> Error {
         let of_a_sum = |p: &Problem| p.path.is_empty() && p.code == "range";
         let range = error.code() == Code::ValidationFailed && error.details().iter().all(of_a_sum);
-        if range { self.beyond(target) } else { error }
+        if range {
+            self.out_of_range(target)
+        } else {
+            error
+        }
     }
 
-    fn beyond(&self, target: &Table) -> Error {
+    fn out_of_range(&self, target: &Table) -> Error {
         let field = &target.desc.fields[self.kind.field];
         Error::invalid(Problem::new(
-            field.told(),
+            field.name_in_errors(),
             "range",
-            "what was computed is beyond what the field holds",
+            "the computed value is out of the range of the field",
         ))
     }
 
-    /// One statement, where the store can do it and nothing but bounds could refuse the number.
-    /// Nothing when it wrote nothing: there is no such record, or the number is out of bounds.
+    /// Uses one statement, if the store can do it and the number can only be refused because of its
+    /// bounds. `None` if the statement wrote nothing: there is no such record, or the number is out
+    /// of bounds.
     async fn at_once(
         &self,
         call: &Call<'_>,
@@ -163,16 +168,16 @@ impl Run {
         filter: &Filter,
         matches: &Filter,
     ) -> Result<Rows> {
-        let mut again = target.0.again(call.cx);
+        let mut retry = target.0.retry(call.cx);
         loop {
             let (filter, matches) = (filter.clone(), matches.clone());
-            let done = again
+            let done = retry
                 .attempt(call.cx, async |cx| {
                     self.write_in(cx, call, source, target, filter, matches)
                         .await
                 })
                 .await;
-            if let Some(done) = again.over(done).await {
+            if let Some(done) = retry.finished(done).await {
                 return done;
             }
         }
@@ -187,7 +192,8 @@ impl Run {
         filter: Filter,
         matches: Filter,
     ) -> Result<Rows> {
-        // Taken first, so that of several that write it the last has seen what the others saw.
+        // The record is locked before the computation. So of several concurrent calls, the last one
+        // includes the changes of the others.
         let key = target
             .lock(cx, route, matches)
             .await?
@@ -204,8 +210,8 @@ impl Run {
             .await?
             .pop()
             .unwrap_or_default();
-        if row.iter().any(|value| beyond(value).is_some()) {
-            return Err(self.beyond(target));
+        if row.iter().any(|value| out_of_range(value).is_some()) {
+            return Err(self.out_of_range(target));
         }
         let value = if self.kind.object {
             self.object(&row)
@@ -234,24 +240,27 @@ impl Run {
             crate::json::write_value(value.as_ref(), &mut json);
         }
         json.push(b'}');
-        // What was written is JSON made of valid strings.
+        // The text is JSON that was built from valid strings.
         Value::Json(String::from_utf8_lossy(&json).into_owned())
     }
 
-    /// Whether the field may hold what was computed.
+    /// Checks whether the field may contain the result.
     fn check(&self, target: &Table, value: &Value) -> Result<()> {
         let field = &target.desc.fields[self.kind.field];
         let mut problems = Vec::new();
         match value {
             Value::Null if field.optional => {}
             Value::Null => problems.push(Problem::new(
-                field.told(),
+                field.name_in_errors(),
                 "null_not_allowed",
                 "nothing was computed",
             )),
-            _ => target
-                .validator
-                .check(self.kind.field, value, field.told(), &mut problems),
+            _ => target.validator.check(
+                self.kind.field,
+                value,
+                field.name_in_errors(),
+                &mut problems,
+            ),
         }
         if problems.is_empty() {
             Ok(())
@@ -261,8 +270,7 @@ impl Run {
     }
 }
 
-/// The least and the greatest number that a field holds; nothing for a field that asks for more
-/// than that.
+/// The minimum and maximum of a field; `None` for a field with further constraints.
 fn bounds(desc: &EntityDesc, field: usize) -> Option<(Value, Value)> {
     let of = desc.fields.get(field)?;
     let names_a_record = desc

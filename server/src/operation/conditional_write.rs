@@ -31,7 +31,7 @@ pub(crate) struct ConditionalWrite {
 }
 
 impl ConditionalWrite {
-    /// Plans a write of `fixed` and `set` to the record that `matches`, if `guard` holds.
+    /// Plans a write of `fixed` and `set` to the record that `matches`, if `guard` is true for it.
     ///
     /// # Errors
     /// When the store refuses a statement.
@@ -73,8 +73,8 @@ impl ConditionalWrite {
     /// Runs the write. `refuse` explains a visible record that was not changed.
     ///
     /// # Errors
-    /// `validation_failed`, `not_found`, `precondition_failed`, what `refuse` says, and `conflict`
-    /// when the record keeps changing.
+    /// `validation_failed`, `not_found`, `precondition_failed`, the error of `refuse`, and
+    /// `conflict` if the record keeps changing.
     pub(crate) async fn run(
         &self,
         table: &Table,

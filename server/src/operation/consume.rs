@@ -47,8 +47,8 @@ impl Run {
         }
         let mut slots = Slots::default();
         let bound = slots.filter(table.desc, filter.clone());
-        // The one record that is meant is waited for; of many, the first that nobody else is at
-        // will do.
+        // If the filter matches at most one record, the statement waits for its lock; otherwise it
+        // takes the first record that is not locked.
         let pick = if names_one(table.desc, &filter) {
             Pick::part
         } else {

@@ -1,6 +1,6 @@
 //! The executor of `custom`.
 //!
-//! [`CustomCall`](call::CustomCall) is what a function gets to work with.
+//! A function gets a [`CustomCall`](call::CustomCall).
 
 pub(crate) mod call;
 pub(crate) mod records;
@@ -34,7 +34,7 @@ pub(super) struct Run {
     kind: &'static Custom,
     spec: &'static OpSpec,
     handler: Handler,
-    /// The parameter that is the body, and what holds for it.
+    /// The parameter that is the body, and its rules.
     body: Option<(usize, Validator)>,
 }
 
@@ -90,7 +90,8 @@ impl Run {
         }
     }
 
-    /// Records by their keys, in that order and under the guard; those nobody may see are left out.
+    /// Reads records by their keys, in that order, with the row-level filter. Records that the
+    /// caller cannot see are left out.
     async fn many(&self, table: &Table, call: &Call<'_>, mut keys: Vec<Value>) -> Result<Rows> {
         let mut seen = std::collections::HashSet::new();
         keys.retain(|key| seen.insert(key_text(key)));
@@ -129,12 +130,12 @@ impl Run {
     }
 }
 
-/// A key as the table holds it.
+/// A key in the form in which the table stores it.
 fn stored(table: &Table, key: Value) -> Value {
     canonical_value(table.desc.primary_field(), key)
 }
 
-/// Keys are texts or whole numbers, and all of an entity alike.
+/// The text of a key: a text or an integer, the same for all records of an entity.
 fn key_text(key: &Value) -> String {
     match key {
         Value::Text(text) => text.clone(),

@@ -26,14 +26,14 @@ pub(super) fn plan(kind: &'static Derive, spec: &'static OpSpec, _: &Table) -> B
 pub(super) struct Run {
     pub(super) kind: &'static Derive,
     pub(super) spec: &'static OpSpec,
-    /// What a record among the items shows: what the list of its entity shows of it.
+    /// The fields of an item: those that the `list` route of its entity returns.
     shown: Projection,
 }
 
 /// A record, or one value.
 type Item = Box<[Value]>;
 
-/// What tells items apart, in the order of values.
+/// The value that identifies an item; identities are ordered like values.
 struct Identity(Value);
 
 impl Ord for Identity {
@@ -56,7 +56,7 @@ impl PartialEq for Identity {
 
 impl Eq for Identity {}
 
-/// A value where its field stands.
+/// A row with one value, at the position of its field.
 struct One<'a>(usize, &'a Value);
 
 impl Row for One<'_> {
@@ -84,7 +84,7 @@ impl Lists {
             .0
             .iter()
             .find(|(table, _)| table.desc.storage_name == entity.storage_name);
-        found.ok_or_else(|| Error::internal("a derive reads a list that nobody was asked for"))
+        found.ok_or_else(|| Error::internal("a derive reads a list whose policy was not checked"))
     }
 }
 
@@ -102,8 +102,8 @@ impl Run {
     }
 
     async fn derive(&self, own: &Table, call: &Call<'_>) -> Result<Outcome> {
-        // Of all of them, whatever the first ones hold: that decides what is answered, not who is
-        // answered.
+        // Checks all entities first, whatever records exist: the records must not decide whether a
+        // caller is refused.
         let mut read = Vec::new();
         for entity in self.kind.entities() {
             let table = own.sibling(entity)?;
@@ -224,12 +224,11 @@ impl Run {
     }
 }
 
-/// What an entity's list asks of a caller, it asks here as well. The answer is the call, limited to
-/// what its list shows.
+/// Checks that the caller may call the `list` route of an entity. Returns the call, limited to the
+/// records of that list.
 ///
-/// A request has been asked all of it before it came here. A call from code has neither request nor
-/// path, so that guards, middleware and limits have nothing to look at: it is asked what can be
-/// told from the actor.
+/// An HTTP request has passed these checks before. A call from code has no request and no path, so
+/// guards, middleware and rate limits do not apply: identity, roles and permissions are checked.
 async fn may_list(cx: &Cx, table: &Table) -> Result<Cx> {
     let entity = table.desc;
     if let Some(cx) = cx.through_list(entity) {
@@ -289,7 +288,7 @@ fn merge(how: Merge, lists: Vec<Vec<Item>>, identity: &impl Fn(&Item) -> Identit
     }
 }
 
-/// Each item once, where it comes first.
+/// Each item once, at its first position.
 fn once(items: impl Iterator<Item = Item>, identity: &impl Fn(&Item) -> Identity) -> Vec<Item> {
     let mut seen = std::collections::BTreeSet::new();
     items.filter(|item| seen.insert(identity(item))).collect()

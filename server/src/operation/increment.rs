@@ -89,7 +89,7 @@ impl Run {
             Refusal::Retry
         } else {
             Refusal::Error(Error::invalid(Problem::new(
-                self.field.told(),
+                self.field.name_in_errors(),
                 "range",
                 "would leave the allowed range",
             )))
@@ -97,8 +97,8 @@ impl Run {
     }
 }
 
-// The side and bound the OLD value must respect so that the new one is in range: the sum itself is
-// never compared, since it could overflow.
+// The bound on the OLD value that keeps the new value in range. The sum itself is never compared,
+// because it could overflow.
 fn limits(field: &FieldDesc, by: Bound) -> ((Op, Value), bool, Value) {
     let as_int = |b: Option<Bound>| match b {
         Some(Bound::Int(i)) => Some(i),
@@ -136,7 +136,8 @@ fn limits(field: &FieldDesc, by: Bound) -> ((Op, Value), bool, Value) {
             } else {
                 (Op::Gte, as_float(min).unwrap_or(f64::MIN))
             };
-            // Rounded, the difference may lie a step beyond the last number whose sum still fits.
+            // The difference is rounded, so it may be one step beyond the last number whose sum
+            // fits.
             let bound = match edge - by {
                 bound if by > 0.0 && bound + by > edge => bound.next_down(),
                 bound if by < 0.0 && bound + by < edge => bound.next_up(),

@@ -29,7 +29,7 @@ pub(super) struct Run {
     order: Vec<Order>,
     /// Of each named sort.
     orders: Vec<Vec<Order>>,
-    /// `returns = "one"` with every parameter given: the statement is ready.
+    /// `returns = "one"` with every parameter given: the prepared statement.
     one: Option<(Prepared, Slots)>,
 }
 
@@ -54,8 +54,8 @@ impl Run {
         } else {
             let mut slots = Slots::default();
             let bound = slots.filter(table.desc, filter.clone());
-            // A filter that pins a unique needs no order; the store sees one row at most.
-            // Uniques hold of live records alone.
+            // A filter on a unique needs no order, because at most one row matches. Uniques apply
+            // to records that are not deleted.
             let pinned = !kind.deleted && table.pins_one(kind.fields);
             let order = if pinned { Vec::new() } else { order.clone() };
             let limit = (!pinned).then_some(Source::Value(Value::Int(1)));

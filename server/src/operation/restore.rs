@@ -39,8 +39,7 @@ impl Run {
                 spec.name, table.desc.name
             )));
         };
-        // What a record is before anybody has changed it; the compiler has seen to it that there is
-        // such a value.
+        // The value of a record that is not deleted. The macro has checked that there is one.
         let value = match (mark, table.desc.fields[mark.field()].default) {
             (SoftDelete::Is(..), DefaultDesc::Literal(value)) => value(),
             _ => Value::Null,
@@ -49,7 +48,7 @@ impl Run {
             field: mark.field(),
             value: AssignValue::Set(Source::Value(value)),
         };
-        // Which records are deleted is the guard's to say.
+        // The row-level filter selects the deleted records.
         Ok(Self {
             kind,
             write: ConditionalWrite::new(
@@ -66,7 +65,8 @@ impl Run {
 
 impl Run {
     async fn restore(&self, table: &Table, call: &Call<'_>) -> Result<Rows> {
-        // A record that is still deleted could have been restored: another call came in between.
+        // The record is deleted, so it could have been restored: another call changed it in
+        // between.
         self.write.run(table, call, |_| Refusal::Retry).await
     }
 
@@ -102,10 +102,10 @@ impl Executor for Run {
                 form,
                 version,
             } = call;
-            let mut again = table.again(cx);
+            let mut retry = table.retry(cx);
             loop {
                 let (args, page) = (args.clone(), page.clone());
-                let done = again
+                let done = retry
                     .attempt(cx, async |cx| {
                         self.restore_child(
                             table,
@@ -120,7 +120,7 @@ impl Executor for Run {
                         .await
                     })
                     .await;
-                if let Some(done) = again.over(done).await {
+                if let Some(done) = retry.finished(done).await {
                     return done.map(Outcome::Record);
                 }
             }

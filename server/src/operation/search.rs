@@ -18,7 +18,7 @@ pub(super) fn plan(
     Box::new(Run::new(kind, spec, table))
 }
 
-/// Most characters of what is searched for.
+/// The maximum length of a search text, in characters.
 const LONGEST: usize = 512;
 
 pub(super) struct Run {
@@ -39,7 +39,7 @@ impl Run {
         }
     }
 
-    /// What is searched for, without the blanks around it.
+    /// The search text without surrounding blanks.
     fn text(&self, call: &Call<'_>) -> Result<String> {
         let problem = |code, message: String| {
             let path = self
@@ -56,7 +56,7 @@ impl Run {
         if text.is_empty() {
             return problem("empty", "must not be blank".to_owned());
         }
-        // Code that calls gives any text; no field holds a NUL, and one store cannot even bind it.
+        // Calls from code may pass any text. No field contains a NUL, and one store cannot bind it.
         if text.contains('\0') {
             return problem("format", "must not contain NUL".to_owned());
         }

@@ -13,7 +13,8 @@ use crate::resource::{BoxFuture, Call, Executor, Form, Outcome, Prepared, Table}
 use crate::store::{Assign, AssignValue, Plan, Rows};
 use crate::{Code, Error, Problem, Result, Value};
 
-/// What chooses as the server calls it; the macro writes it around the user's function.
+/// The chooser in the form that the server calls; the macro writes it around the function of the
+/// app.
 pub type Chooser = fn(Erased) -> BoxFuture<'static, Result<Value>>;
 
 /// Plans it for one mounted entity.
@@ -37,10 +38,10 @@ pub(super) struct Run {
     choice: Option<Choice>,
 }
 
-/// What finds out which value is written.
+/// The function that chooses the value to write.
 struct Choice {
     chooser: Chooser,
-    /// Reads the record, which nobody else changes until the transaction has ended.
+    /// Reads the record and locks it until the transaction ends.
     look: Prepared,
     slots: Slots,
 }
@@ -115,7 +116,7 @@ impl Run {
         let error = Error::new(Code::InvalidTransition, "The record is in another state");
         let field = &table.desc.fields[self.kind.field];
         if !field.readable() || field.flags.has(Flags::SENSITIVE) {
-            // Which, those who may not read it do not learn.
+            // A caller who may not read the field does not learn its value.
             return Refusal::Error(error);
         }
         let mut details = vec![Problem::new(field.wire, "current", display(current))];
@@ -133,8 +134,8 @@ impl Run {
             .await
     }
 
-    /// Has a function choose what is written. The record stays as the function has seen it until it
-    /// is written.
+    /// Calls a function that chooses the value to write. The record is locked from the read to the
+    /// write.
     async fn choose(&self, choice: &Choice, table: &Table, call: &Call<'_>) -> Result<Rows> {
         let expected = table.desc.version.and(call.version);
         let args = choice.slots.values(call.cx, &call.args)?;
@@ -152,7 +153,7 @@ impl Run {
             Refusal::Retry => false,
         };
         if unchanged {
-            // Any of the writes answers what is there.
+            // All these writes return the record in the same form.
             let (_, any) = self.to.first().ok_or_else(Error::not_found)?;
             return table.found(any.read(table, call, call.form).await?, expected);
         }
@@ -178,7 +179,7 @@ impl Executor for Run {
             let rows = match (&self.choice, &self.to[..]) {
                 (None, [(_, to)]) => self.write(to, table, &call).await?,
                 (Some(choice), _) => {
-                    // What is wrong with the call is told before anything is looked at.
+                    // Errors of the arguments are reported before any record is read.
                     bind::check(self.spec, table, &call, self.kind.set)?;
                     table.refuse_ambiguous(call.cx, self.kind.matches)?;
                     let Call {
@@ -188,7 +189,7 @@ impl Executor for Run {
                         form,
                         version,
                     } = call;
-                    let mut again = table.again(cx);
+                    let mut retry = table.retry(cx);
                     loop {
                         let (args, page) = (args.clone(), page.clone());
                         let call = async |cx: &_| {
@@ -205,8 +206,8 @@ impl Executor for Run {
                             )
                             .await
                         };
-                        let done = again.attempt(cx, call).await;
-                        if let Some(done) = again.over(done).await {
+                        let done = retry.attempt(cx, call).await;
+                        if let Some(done) = retry.finished(done).await {
                             break done?;
                         }
                     }

@@ -17,8 +17,8 @@ pub(super) fn plan(
     Box::new(Run::new(kind, spec, table))
 }
 
-/// How often a record that is there, and that its caller does not see, may have been made and
-/// removed by somebody meanwhile.
+/// The maximum number of attempts if a record exists that the caller cannot see. Each time, another
+/// call may have created and removed it.
 const UNSEEN: usize = 3;
 
 /// It exists, and not for this caller.
@@ -41,7 +41,7 @@ impl Run {
         }
     }
 
-    /// The record as it would be created; which of `set` the call gives.
+    /// The record that would be created, and the assignments of `set` that the call gives.
     fn record(&self, table: &Table, call: &Call<'_>) -> Result<(Vec<Value>, Vec<usize>)> {
         let mut draft = Draft::new(table.desc);
         let mut given = Vec::with_capacity(self.kind.set.len());
@@ -66,8 +66,8 @@ impl Run {
         put(self.kind.matches, None)?;
         put(self.kind.set, Some(&mut given))?;
         put(self.kind.on_create, None)?;
-        // The rule over the whole record is for the record that comes of it, which may be one that
-        // is there.
+        // The rule over the whole record is checked later, because the result may be an existing
+        // record.
         let draft = table.checked_fields(call.cx, draft)?;
         Ok((
             draft
@@ -104,7 +104,7 @@ impl Run {
             let set = table.touch(given.iter().map(assign).collect(), now);
             Plan::Upsert {
                 keys: self.keys.clone(),
-                guard: Filter::TRUE,
+                filter: Filter::TRUE,
                 set,
             }
         })?;
@@ -119,7 +119,7 @@ impl Run {
         Self::outcome(rows)
     }
 
-    /// With a rule over the whole record, what is written depends on the record that is there.
+    /// If there is a rule over the whole record, the write depends on the existing record.
     async fn upsert_checked(
         &self,
         table: &Table,
@@ -164,8 +164,8 @@ impl Run {
                         rows.last = vec![id];
                         return Self::outcome(rows);
                     }
-                    // Somebody else may have created it in between; the next look tells. One that
-                    // no look finds is out of reach.
+                    // Another call may have created it in between; the next read finds it. If no
+                    // read finds it, the caller cannot reach it.
                     Err(error) if error.code() == Code::Conflict && self.taken(&error, table) => {
                         unseen += 1;
                         if unseen == UNSEEN {

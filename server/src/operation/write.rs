@@ -1,5 +1,5 @@
-//! Writes under a condition: what is written, to what matches, prepared once per set of values that
-//! a call gives.
+//! Conditional writes: the assignments and the condition, prepared once per set of given
+//! parameters.
 //!
 //! Shared by every kind that changes records with one UPDATE.
 
@@ -15,16 +15,17 @@ use crate::resource::{Call, Prepared, Table};
 use crate::store::{Assign, AssignValue, Compute, Function, Pick, Plan};
 use crate::{Error, Result, Value};
 
-/// Most statements kept per operation; which values a call leaves out is the client's choice.
+/// The maximum number of statements stored per operation, because the client chooses which
+/// parameters to omit.
 const VARIANTS: usize = 256;
 
 /// A planned write.
 pub(crate) struct Write {
     spec: &'static OpSpec,
     filter: Filter,
-    /// Whether what matches is removed; then nothing is written.
+    /// Whether matching records are removed; then nothing is assigned.
     removes: bool,
-    /// Whether a parameter that is left out drops its conditions.
+    /// Whether an omitted parameter drops its conditions.
     narrows: bool,
     fixed: Vec<Assign>,
     set: &'static [AssignSpec],
@@ -32,7 +33,7 @@ pub(crate) struct Write {
     variants: RwLock<HashMap<Shape, Arc<Variant>>>,
 }
 
-/// Which assignments are left out, a bit for each, and whether a version is expected.
+/// The omitted assignments, one bit each, and whether a version is expected.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 struct Shape {
     absent: [u64; 4],
@@ -61,8 +62,8 @@ impl Variant {
 }
 
 impl Write {
-    /// Plans a write of `fixed` and `set` to what `filter` matches. Assignments of `set` whose
-    /// parameter is left out do not happen.
+    /// Plans a write of `fixed` and `set` to the records that match `filter`. Assignments of `set`
+    /// with an omitted parameter are skipped.
     ///
     /// # Errors
     /// When the store refuses the statement.
@@ -86,8 +87,8 @@ impl Write {
         .planned(table)
     }
 
-    /// Plans a write of `set` to all that `filter` matches, or to the first of them. Conditions
-    /// whose parameter is left out do not hold anybody back.
+    /// Plans a write of `set` to all records that match `filter`, or to the first of them.
+    /// Conditions with an omitted parameter are dropped.
     ///
     /// # Errors
     /// When the store refuses the statement.
@@ -112,7 +113,7 @@ impl Write {
         .planned(table)
     }
 
-    /// The same, to remove them.
+    /// The same, but removes the records.
     ///
     /// # Errors
     /// When the store refuses the statement.
@@ -131,7 +132,8 @@ impl Write {
         .planned(table)
     }
 
-    /// With the statement of a call that gives everything, so that a store refuses it at the start.
+    /// Also prepares the statement of a call with all parameters, so that a store refuses it at
+    /// start-up.
     fn planned(self, table: &Table) -> Result<Self> {
         self.variant(table, Shape::default())?;
         Ok(self)
@@ -142,7 +144,7 @@ impl Write {
         self.set
     }
 
-    /// Whether the call leaves out everything that could be written.
+    /// Whether the call omits all parameters that could be written.
     pub(crate) fn writes_nothing(&self, call: &Call<'_>) -> bool {
         self.fixed.is_empty() && self.set.iter().all(|a| is_absent(a, call))
     }
@@ -196,8 +198,7 @@ impl Write {
             .filter
             .clone()
             .without_params(&|param| shape.missing.contains(&param));
-        // The macro sees to it that a fixed condition remains; never is a write let loose on every
-        // record.
+        // The macro checks that a fixed condition remains, so a write never affects every record.
         let filter = filter.ok_or_else(|| {
             Error::internal(format!(
                 "operation `{}`: no condition remains",
@@ -229,8 +230,7 @@ impl Write {
             .collect();
         set.extend(bind::assignments(&mut slots, table.desc, &present));
         if self.narrows && set.is_empty() {
-            // All that could be written is left out: the records are what they were, and nobody is
-            // told of a change.
+            // All assignments are omitted: no record changes and no event is emitted.
             let statement =
                 table.prepare(self.spec.name, looked_at(table, filter, self.pick.as_ref()))?;
             return Ok(self.keep(shape, Variant { statement, slots }));
@@ -262,7 +262,7 @@ impl Write {
     }
 }
 
-/// The records that a write would have changed, or how many they are when it is for all that match.
+/// A read of the records that a write would change, or their number if it would change all matches.
 fn looked_at(table: &Table, filter: Filter, pick: Option<&Pick>) -> Plan {
     match pick {
         Some(pick) => {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use linchpin_core::policy::PermissionDesc;
 
 use super::{AccessRequest, Decision, Evaluator, RankRequest};
-use crate::cx::{Only, refused};
+use crate::cx::{CallConditions, refused};
 use crate::entity::{DefaultDesc, EntityDesc, Kind, PageArgs, ScopeFrom};
 use crate::filter::{CtxPath, Filter, SourceSpec};
 use crate::operation::{AssignSpec, OpSpec, Subject, value_of};
@@ -125,7 +125,7 @@ impl Permit {
     }
 
     /// Whether the evaluator needs values of the record.
-    fn waits(&self) -> bool {
+    pub(crate) fn waits(&self) -> bool {
         (self.resource().is_some() || self.rank.is_some()) && self.subject != Subject::Foreign
     }
 
@@ -163,7 +163,7 @@ impl Permit {
         if owned.is_none() && of.is_none() && about.is_none() {
             return Ok(cx);
         }
-        Ok(cx.limited(Only::new(
+        Ok(cx.limited(CallConditions::new(
             self.entity,
             owned.into_iter().chain(of).chain(about),
             self.declared.hide,
@@ -486,7 +486,7 @@ impl Permit {
 }
 
 /// Whether a record has the value of a field that a call is limited to.
-fn same(only: &Only, field: usize, record: &[Value]) -> bool {
+fn same(only: &CallConditions, field: usize, record: &[Value]) -> bool {
     only.conditions()
         .iter()
         .all(|(at, value)| *at != field || record.get(field) == Some(value))

@@ -2,7 +2,7 @@
 //!
 //! A policy names actions; an [`Evaluator`] decides whether an actor may perform them. If it
 //! abstains, the owner of a record still has access. The resulting conditions become part of the
-//! statements of the call ([`Only`](crate::cx::Only)), so that the decision and the change cannot
+//! statements of the call (`cx::CallConditions`), so that the decision and the change cannot
 //! diverge.
 
 mod judge;
@@ -77,7 +77,7 @@ pub trait Evaluator: Send + Sync + 'static {
         let action = request.access.action.to_owned();
         Box::pin(async move {
             Err(Error::internal(format!(
-                "the permission evaluator compares nobody, asked about `{action}`"
+                "the permission evaluator does not implement `rank`, which `{action}` needs"
             )))
         })
     }

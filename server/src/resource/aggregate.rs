@@ -7,15 +7,16 @@ use crate::store::{Assign, AssignValue, Compute, Figure, Group, Plan, Rows, layo
 use crate::{Cx, Error, Problem, Result, Value};
 
 impl Table {
-    /// One row per group, under the guard of a route: keys, then what is computed, in the order of
-    /// the keys. With fields in `by_value` each group is divided once more by the values of each of
-    /// them, in rows of another form, see `store::plan::aggregate_kinds`.
+    /// Computes one row per group, with the row-level filter of a route: the keys, then the
+    /// results, sorted by the keys. With fields in `by_value`, it also returns one row for each
+    /// value of these fields in a group. Those rows have another form: see
+    /// `store::plan::aggregate_kinds`.
     ///
-    /// Filters hold fixed values and the call's instant.
+    /// Filters may contain only fixed values and the instant of the call.
     ///
     /// # Errors
-    /// `validation_failed`: `too_many` for more groups than `most`, `range` for a sum that its type
-    /// cannot hold.
+    /// `validation_failed`: `too_many` for more than `most` groups, `range` for a sum that its type
+    /// cannot represent.
     pub async fn aggregate(
         &self,
         cx: &Cx,
@@ -81,7 +82,7 @@ impl Table {
                 format!("the answer would have more than {most} groups: ask for fewer records");
             return Err(Error::invalid(Problem::new("", "too_many", text)));
         }
-        // Doubles that are too large for one are no numbers that JSON knows.
+        // A sum of doubles may be infinite, which JSON cannot represent.
         let beyond = |value: &Value| matches!(value, Value::Float(f) if !f.is_finite());
         if rows.records.iter().any(|row| row.iter().any(beyond)) {
             return Err(Error::invalid(Problem::new(
@@ -93,8 +94,8 @@ impl Table {
         Ok(rows.records)
     }
 
-    /// Takes the record that matches for the transaction of `cx`, waiting for whoever is at it: its
-    /// key, when it is visible.
+    /// Locks the matching record for the transaction of `cx` and returns its key, if the record is
+    /// visible. Waits for other transactions that have locked it.
     ///
     /// # Errors
     /// When the store cannot answer.
@@ -124,7 +125,7 @@ impl Table {
     /// Writes one field of a record, as every mutation does: dates and versions follow.
     ///
     /// # Errors
-    /// As the store says.
+    /// The error of the store.
     pub(crate) async fn write_field(
         &self,
         cx: &Cx,
@@ -152,15 +153,16 @@ impl Table {
             .await
     }
 
-    /// Computes a number over records of `source` and writes it to the record that matches, in one
-    /// statement. No row comes back when there is no such record, or when the number is beyond what
-    /// the field holds.
+    /// Computes a number over records of `source` and writes it to the matching record, in one
+    /// statement. Returns no row if there is no such record, or if the field cannot hold the
+    /// number.
     ///
-    /// The values in the filters of `figure` are in place, and become arguments here; `figure` is
-    /// seen through the guard of `source`.
+    /// The values in the filters of `figure` are literal and become arguments here. The row-level
+    /// filter of `source` restricts the records that `figure` counts.
     ///
     /// # Errors
-    /// As the store says; 401 or 403 when a guard needs what the caller has not.
+    /// The error of the store; 401 or 403 if the caller lacks a value that the row-level filter
+    /// needs.
     pub(crate) async fn write_figure(
         &self,
         cx: &Cx,
@@ -183,7 +185,7 @@ impl Table {
             Filter::All(list) => list,
             condition => vec![condition],
         };
-        // The store knows "not deleted" by its own words.
+        // Stores write "not deleted" as a condition of their own.
         let guard = guard
             .into_iter()
             .map(|c| {

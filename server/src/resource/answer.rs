@@ -16,7 +16,7 @@ use linchpin_core::__private::NumbersRow;
 /// One record.
 ///
 /// # Errors
-/// `not_found` when the operation found nothing.
+/// `not_found` if the operation found no record.
 pub fn record<T: Entity>(spec: &OpSpec, outcome: Outcome) -> Result<T> {
     match outcome {
         Outcome::Record(rows) | Outcome::Upserted(rows) => one(rows),
@@ -128,7 +128,7 @@ pub fn count(spec: &OpSpec, outcome: Outcome) -> Result<u64> {
     }
 }
 
-/// Nothing.
+/// Returns nothing, for operations without a result.
 ///
 /// # Errors
 /// See the [module](self).
@@ -139,7 +139,7 @@ pub fn nothing(spec: &OpSpec, outcome: Outcome) -> Result<()> {
     }
 }
 
-/// JSON of a known form: the items of a list.
+/// JSON of a declared type: the items of a list.
 ///
 /// # Errors
 /// See the [module](self).

@@ -13,24 +13,25 @@ use crate::store::{After, Order, Plan, Rows};
 use crate::validate::list_value;
 use crate::{Cx, Error, Problem, Result, Value};
 
-/// Hits looked at for one page. Behind so many that the caller cannot see, the search ends.
+/// The maximum number of hits that are read for one page. After this number of hits that the caller
+/// cannot see, the search ends.
 const MOST: usize = 10_000;
-/// Hits asked for, and records read, at a time.
+/// The number of hits that are requested, and of records that are read, at a time.
 const CHUNK: usize = 1_000;
 
 /// A search of a provider's index.
 pub(crate) struct SearchRequest<'a> {
     /// The operation.
     pub(crate) route: &'static str,
-    /// What is searched for.
+    /// The search text.
     pub(crate) text: &'a str,
     /// In which fields.
     pub(crate) fields: &'a [usize],
-    /// What hits must satisfy besides, with fixed values.
+    /// A further condition on the records, with fixed values.
     pub(crate) filter: Filter,
     /// Most records.
     pub(crate) limit: u32,
-    /// Where the page before ended.
+    /// The cursor of the previous page.
     pub(crate) cursor: Option<&'a str>,
 }
 
@@ -124,7 +125,7 @@ impl Table {
         self.search.get()
     }
 
-    /// A page of what a provider finds, in its order.
+    /// Returns a page of the hits of a provider, in the provider's order.
     ///
     /// # Errors
     /// `invalid_cursor`; `validation_failed` for a limit of 0; `unavailable` when the provider
@@ -172,8 +173,8 @@ impl Table {
             let ends = hits.len() < ask;
             looked += hits.len();
             after = hits.last().cloned();
-            // An index may say what it likes: no record is shown twice, and what cannot be a key is
-            // none.
+            // A provider is not trusted: no record appears twice, and a hit that cannot be a key is
+            // ignored.
             let hits: Vec<(Hit, Value)> = hits
                 .into_iter()
                 .filter(|hit| seen.insert(hit.id.clone()))
@@ -183,7 +184,7 @@ impl Table {
                 self.show(cx, route, hits, &filter, &mut page, &mut last)
                     .await?;
             } else if !ends {
-                // The same hits again and again.
+                // The provider keeps returning the same hits.
                 break;
             }
             if ends {
@@ -210,8 +211,8 @@ impl Table {
         })
     }
 
-    /// Puts the records of some hits on a page, in the order of the hits: those that the caller can
-    /// see.
+    /// Adds the records of some hits to a page, in the order of the hits, if the caller can see
+    /// them.
     async fn show(
         &self,
         cx: &Cx,
@@ -244,7 +245,7 @@ impl Table {
         Ok(())
     }
 
-    /// What a page has in common with the one before.
+    /// The search text and filter, which all pages of a search share.
     fn search_context(
         &self,
         cx: &Cx,
@@ -265,8 +266,8 @@ impl Table {
     }
 
     fn opened(&self, cursor: &str, context: &[u8]) -> Result<Hit> {
-        // Only what was sealed is opened, and nothing else is sealed for this context. Keys are
-        // short.
+        // Only sealed cursors can be opened, and only this function seals cursors for this context.
+        // Keys are short.
         let wrong = || Error::internal("a cursor of a search holds something else");
         let Position::Values(values) = self.cursors().open(cursor, (0, 2), context)?.position
         else {

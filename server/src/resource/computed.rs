@@ -1,11 +1,12 @@
 //! Computed fields: values that follow from the rest of their record, written by whatever changes
 //! the rest.
 //!
-//! No store can run a function of the user's. So a statement that writes what such a value follows
-//! from is told the value: it is worked out from the record as it is read here and as the statement
-//! will leave it, and the statement then writes only a record that is still as it was read. Whoever
-//! was overtaken reads again. Of several records each may have a value of its own: those are held
-//! by a transaction, get their values, and then the statement changes all of them at once.
+//! No store can call a function of the app. So the computed value is an argument of the statement
+//! that writes its inputs. It is computed from the record as it was read and from the changes of
+//! the statement. The statement then writes only if the record is unchanged; after a concurrent
+//! change, the record is read again. A statement that changes several records may need a different
+//! value for each. Then a transaction locks the records and writes their computed values first.
+//! After that, the statement changes all of them at once.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -17,16 +18,16 @@ use crate::filter::eval::compare;
 use crate::filter::{Filter, Op, Operand, Source};
 use crate::store::assign;
 use crate::store::{Assign, AssignValue, Plan, Reply, Row, Rows, Statement, layout};
-use crate::validate::{beyond, beyond_index, list_value};
+use crate::validate::{list_value, out_of_range, out_of_range_index};
 use crate::{Code, Cx, Error, Result, Value, ValueRef};
 
-/// A record whose computed fields are not known yet.
-struct Blank<'a> {
+/// A record whose computed fields have no value yet.
+struct WithoutComputed<'a> {
     desc: &'static EntityDesc,
     record: &'a [Value],
 }
 
-impl Row for Blank<'_> {
+impl Row for WithoutComputed<'_> {
     fn value(&self, field: usize) -> ValueRef<'_> {
         match self.desc.fields.get(field).and_then(|f| f.computed) {
             Some(computed) => (computed.blank)(),
@@ -38,8 +39,8 @@ impl Row for Blank<'_> {
 /// Writes the computed fields of a record into it.
 ///
 /// # Errors
-/// `validation_failed` with `range` for a number that no client can hold, with `max_length` for a
-/// text that its index does not hold; `internal` when the record cannot be read.
+/// `validation_failed` with `range` for a number outside the JSON range, and with `max_length` for
+/// a text that is too long for its index; `internal` if the record cannot be read.
 pub(super) fn fill(desc: &'static EntityDesc, record: &mut [Value]) -> Result<()> {
     for field in computed(desc) {
         record[field] = value(desc, field, record)?;
@@ -51,11 +52,11 @@ pub(super) fn fill(desc: &'static EntityDesc, record: &mut [Value]) -> Result<()
 fn value(desc: &'static EntityDesc, field: usize, record: &[Value]) -> Result<Value> {
     let lacks = || Error::internal(format!("`{}` has no computed field at {field}", desc.name));
     let of = desc.fields.get(field).ok_or_else(lacks)?;
-    let value =
-        (of.computed.ok_or_else(lacks)?.value)(&Blank { desc, record }).map_err(Error::internal)?;
-    match beyond(&value).or_else(|| beyond_index(&value, desc, field)) {
-        // What it follows from is the caller's.
-        Some(flaw) => Err(Error::invalid(flaw.at(of.told()))),
+    let value = (of.computed.ok_or_else(lacks)?.value)(&WithoutComputed { desc, record })
+        .map_err(Error::internal)?;
+    match out_of_range(&value).or_else(|| out_of_range_index(&value, desc, field)) {
+        // The inputs come from the caller, so it is the caller's error.
+        Some(flaw) => Err(Error::invalid(flaw.at(of.name_in_errors()))),
         None => Ok(value),
     }
 }
@@ -86,8 +87,8 @@ fn inputs(desc: &EntityDesc, field: usize) -> impl Iterator<Item = usize> {
         .chain(all.filter(|of| desc.fields[*of].computed.is_none()))
 }
 
-/// The computed fields that assignments leave behind, unless they write them as well.
-fn behind(desc: &EntityDesc, set: &[Assign]) -> Vec<usize> {
+/// The computed fields that become stale by assignments, without those that the assignments write.
+fn stale(desc: &EntityDesc, set: &[Assign]) -> Vec<usize> {
     let written = |field: usize| set.iter().any(|a| a.field == field);
     let mut all = affected(desc, written);
     all.retain(|field| !written(*field));
@@ -105,7 +106,7 @@ fn inputs_of(desc: &EntityDesc, fields: &[usize]) -> Vec<usize> {
     all
 }
 
-/// `field = argument`, for fields whose values stand in the arguments one after the other.
+/// `field = argument`, for fields whose values are consecutive arguments.
 fn set_from(desc: &EntityDesc, fields: &[usize], at: usize) -> impl Iterator<Item = Assign> {
     fields.iter().enumerate().map(move |(i, field)| {
         let source = Source::Arg {
@@ -119,7 +120,7 @@ fn set_from(desc: &EntityDesc, fields: &[usize], at: usize) -> impl Iterator<Ite
     })
 }
 
-/// That fields still have the values that stand in the arguments one after the other.
+/// The condition that fields still have the values of consecutive arguments.
 fn unchanged(desc: &EntityDesc, fields: &[usize], at: usize) -> Filter {
     let same = |(i, field): (usize, &usize)| {
         let source = Source::Arg {
@@ -159,16 +160,16 @@ pub(super) fn concerned(statement: &Statement) -> bool {
     ) && computed(statement.entity).next().is_some()
 }
 
-/// A statement that leaves computed fields behind, and which.
-struct Behind {
+/// The computed fields that a statement makes stale.
+struct StaleFields {
     fields: Vec<usize>,
     inputs: Vec<usize>,
-    /// Where arguments of ours begin.
+    /// The index of the first added argument.
     base: usize,
 }
 
 /// Statements that change any number of records of an entity with computed fields.
-struct All<'a> {
+struct ManyStatements<'a> {
     set: &'a [Assign],
     /// Takes them.
     look: Arc<Statement>,
@@ -200,11 +201,11 @@ impl Statements {
         {
             return Reply::Ready(Err(error));
         }
-        let fields = behind(desc, set);
+        let fields = stale(desc, set);
         if fields.is_empty() {
             return self.dispatch(cx, statement, args, rows);
         }
-        let behind = Behind {
+        let stale = StaleFields {
             inputs: inputs_of(desc, &fields),
             fields,
             base: statement.plan.arity(desc),
@@ -213,17 +214,17 @@ impl Statements {
         Reply::Later(Box::pin(async move {
             match &statement.plan {
                 Plan::Upsert { .. } => {
-                    self.upsert_computed(&cx, statement, &behind, args, rows)
+                    self.upsert_computed(&cx, statement, &stale, args, rows)
                         .await
                 }
                 Plan::Update {
                     filter, pick: None, ..
                 } if names_one(desc, filter) => {
-                    self.update_computed(&cx, statement, &behind, args, rows)
+                    self.update_computed(&cx, statement, &stale, args, rows)
                         .await
                 }
                 _ => {
-                    self.update_all_computed(cx, statement, &behind, args, rows)
+                    self.update_all_computed(cx, statement, &stale, args, rows)
                         .await
                 }
             }
@@ -235,7 +236,7 @@ impl Statements {
         &self,
         cx: &Cx,
         of: &Arc<Statement>,
-        behind: &Behind,
+        stale: &StaleFields,
         args: Vec<Value>,
         rows: Rows,
     ) -> Result<Rows> {
@@ -252,13 +253,13 @@ impl Statements {
         let write = self.derived(of, b'C', || Plan::Update {
             filter: filter.clone().and(unchanged(
                 desc,
-                &behind.inputs,
-                behind.base + behind.fields.len(),
+                &stale.inputs,
+                stale.base + stale.fields.len(),
             )),
             set: set
                 .iter()
                 .cloned()
-                .chain(set_from(desc, &behind.fields, behind.base))
+                .chain(set_from(desc, &stale.fields, stale.base))
                 .collect(),
             pick: None,
         })?;
@@ -276,11 +277,11 @@ impl Statements {
                 // A value that several tenants may have.
                 _ => {
                     return self
-                        .update_all_computed(cx.clone(), of, behind, args, rows)
+                        .update_all_computed(cx.clone(), of, stale, args, rows)
                         .await;
                 }
             };
-            let args = behind.args(desc, old, set, &args)?;
+            let args = stale.args(desc, old, set, &args)?;
             let done = self.dispatch(cx, &write, args, rows.clone()).await?;
             if done.count > 0 {
                 return Ok(done);
@@ -290,19 +291,19 @@ impl Statements {
         Err(Error::kept_changing())
     }
 
-    /// Changes any number of records: each gets its values, and then what the statement writes.
+    /// Changes any number of records: writes the computed values of each, then runs the statement.
     async fn update_all_computed(
         &self,
         cx: Cx,
         of: &Arc<Statement>,
-        behind: &Behind,
+        stale: &StaleFields,
         args: Vec<Value>,
         rows: Rows,
     ) -> Result<Rows> {
         let Plan::Update { filter, set, pick } = &of.plan else {
             return Err(Error::internal("no update"));
         };
-        let (desc, count) = (of.entity, behind.fields.len());
+        let (desc, count) = (of.entity, stale.fields.len());
         let those = |index| {
             Filter::cond(
                 desc.primary,
@@ -319,32 +320,33 @@ impl Statements {
         })?;
         let note = self.derived(of, b'n', || Plan::Update {
             filter: those(count),
-            set: set_from(desc, &behind.fields, 0).collect(),
+            set: set_from(desc, &stale.fields, 0).collect(),
             pick: None,
         })?;
-        // They are held, so they still match; by their new values they might not.
+        // The records are locked. They matched before their computed values were written, so they
+        // are found by their keys: they may not match any more.
         let write = self.derived(of, b'D', || Plan::Update {
-            filter: those(behind.base),
+            filter: those(stale.base),
             set: set.clone(),
             pick: None,
         })?;
-        let (all, mut again) = (
-            All {
+        let (all, mut retry) = (
+            ManyStatements {
                 set,
                 look,
                 note,
                 write,
             },
-            self.again(&cx, Some((of, &args))),
+            self.retry(&cx, Some((of, &args))),
         );
         loop {
             let (args, rows) = (args.clone(), rows.clone());
-            let done = again
+            let done = retry
                 .attempt(&cx, async |cx| {
-                    self.write_all_computed(cx, &all, behind, args, rows).await
+                    self.write_all_computed(cx, &all, stale, args, rows).await
                 })
                 .await;
-            if let Some(done) = again.over(done).await {
+            if let Some(done) = retry.finished(done).await {
                 return done;
             }
         }
@@ -354,8 +356,8 @@ impl Statements {
     async fn write_all_computed(
         &self,
         cx: &Cx,
-        all: &All<'_>,
-        behind: &Behind,
+        all: &ManyStatements<'_>,
+        stale: &StaleFields,
         mut args: Vec<Value>,
         rows: Rows,
     ) -> Result<Rows> {
@@ -369,8 +371,8 @@ impl Statements {
         }
         let mut groups: Vec<(Vec<Value>, Vec<Value>)> = Vec::new();
         for old in &found {
-            let values = behind.values(desc, old, set, &args)?;
-            if behind
+            let values = stale.values(desc, old, set, &args)?;
+            if stale
                 .fields
                 .iter()
                 .zip(&values)
@@ -393,7 +395,7 @@ impl Statements {
             .iter()
             .map(|record| record[desc.primary].clone())
             .collect();
-        args.truncate(behind.base);
+        args.truncate(stale.base);
         args.push(list_value(&keys));
         let done = async {
             for (mut values, keys) in groups {
@@ -417,11 +419,11 @@ impl Statements {
         &self,
         cx: &Cx,
         of: &Arc<Statement>,
-        behind: &Behind,
+        stale: &StaleFields,
         args: Vec<Value>,
         rows: Rows,
     ) -> Result<Rows> {
-        let Plan::Upsert { keys, guard, set } = &of.plan else {
+        let Plan::Upsert { keys, filter, set } = &of.plan else {
             return Err(Error::internal("no upsert"));
         };
         let desc = of.entity;
@@ -433,25 +435,26 @@ impl Statements {
         })?;
         let create = self.derived(of, b'i', || Plan::Upsert {
             keys: keys.clone(),
-            guard: guard.clone().and(Filter::Any(Vec::new())),
+            filter: filter.clone().and(Filter::Any(Vec::new())),
             set: set.clone(),
         })?;
-        // Of the record that is there, and not of a new one: that might stand in another's way.
-        let further = behind.base + behind.fields.len();
+        // Computed from the existing record. A value of the new record could conflict with another
+        // record.
+        let further = stale.base + stale.fields.len();
         let change = self.derived(of, b'C', || Plan::Update {
-            filter: guard
+            filter: filter
                 .clone()
-                .and(unchanged(desc, &behind.inputs, further))
-                .and(Filter::eq_arg(desc.primary, further + behind.inputs.len())),
+                .and(unchanged(desc, &stale.inputs, further))
+                .and(Filter::eq_arg(desc.primary, further + stale.inputs.len())),
             set: set
                 .iter()
                 .cloned()
-                .chain(set_from(desc, &behind.fields, behind.base))
+                .chain(set_from(desc, &stale.fields, stale.base))
                 .collect(),
             pick: None,
         })?;
         let mut turns = Turns::default();
-        // Who was found and not changed.
+        // The record that was found and not changed.
         let mut refused: Option<Box<[Value]>> = None;
         let mut met: Option<Box<[Value]>> = None;
         let read = async || {
@@ -478,14 +481,15 @@ impl Statements {
                 // As it was read before: it is out of reach.
                 Some(old) if refused.as_ref() == Some(old) => return Ok(rows.without_recording()),
                 Some(old) => {
-                    let mut args = behind.args(desc, old, set, &args)?;
+                    let mut args = stale.args(desc, old, set, &args)?;
                     args.push(old[desc.primary].clone());
                     (&change, args)
                 }
             };
             let done = match self.dispatch(cx, statement, args, rows.clone()).await {
-                // Who makes the same record at the same moment may be met in a unique over a
-                // computed field, before the keys are looked at. Then the record is there by now.
+                // If another call creates the same record concurrently, a unique over a computed
+                // field may be checked before the keys. The conflict means that the record exists
+                // now.
                 Err(error) if found.is_none() && error.code() == Code::Conflict => {
                     met = read().await?;
                     if met.is_none() {
@@ -504,7 +508,7 @@ impl Statements {
     }
 }
 
-impl Behind {
+impl StaleFields {
     /// The values of the computed fields in a record as assignments leave it.
     fn values(
         &self,
@@ -520,8 +524,8 @@ impl Behind {
             .collect()
     }
 
-    /// The arguments of a statement on a record as it was read: its own, those values, and what
-    /// they follow from.
+    /// The arguments of a statement on a record that was read: its own arguments, the computed
+    /// values, and the inputs.
     fn args(
         &self,
         desc: &'static EntityDesc,

@@ -1,4 +1,4 @@
-//! Cursors: where a page ended, encrypted and signed.
+//! Cursors: the position where a page ended, encrypted and signed.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -7,7 +7,7 @@ use sha2::{Digest, Sha256};
 
 use crate::{Code, Error, Result, Value};
 
-/// The key that seals cursors, and earlier ones that still open them.
+/// The key that seals cursors, and earlier keys that can still open them.
 #[derive(Clone)]
 pub struct CursorKey {
     keys: Vec<Key>,
@@ -28,34 +28,34 @@ impl std::fmt::Debug for CursorKey {
     }
 }
 
-/// Of a cursor that holds the sort values of the last record.
+/// The type of a cursor that contains the sort values of the last record.
 const BY_VALUES: u8 = 3;
-/// Of a cursor that holds the key of the last record and a digest of its sort values, which are too
-/// long for an address.
+/// The type of a cursor that contains the key of the last record and a digest of its sort values,
+/// because the sort values are too long for a URL.
 const BY_KEY: u8 = 4;
 const TAG: usize = 16;
 /// Longest cursor accepted, in characters.
 const MAX: usize = 2048;
 
-/// What a cursor holds.
+/// The content of a cursor.
 #[derive(Debug, PartialEq)]
 pub struct Opened {
-    /// What the first page has fixed.
+    /// The values that the first page has fixed.
     pub fixed: Vec<Value>,
-    /// Where the page before ended.
+    /// The position where the previous page ended.
     pub position: Position,
 }
 
-/// Where a page ended.
+/// The position where a page ended.
 #[derive(Debug, PartialEq)]
 pub enum Position {
     /// The sort values of the last record.
     Values(Vec<Value>),
-    /// The key of the last record, whose sort values have to be looked up, and their [`digest`].
+    /// The key of the last record, whose sort values must be read, and their [`digest`].
     Key(Value, Value),
 }
 
-/// A short stand-in for sort values. Cursors hold it encrypted, so it needs no key.
+/// A short digest of sort values. Cursors are encrypted, so the digest needs no key.
 pub(super) fn digest(values: &[Value]) -> Value {
     let mut bytes = Vec::new();
     for value in values {
@@ -70,8 +70,8 @@ impl CursorKey {
         let key = |secret: &S| {
             let expand = hkdf::Hkdf::<Sha256>::new(None, secret.as_ref());
             let (mut mac, mut stream) = ([0; 32], [0; 32]);
-            // 32 bytes are far below HKDF's limit of 255 blocks, and HMAC takes keys of any length:
-            // neither fails.
+            // Neither call can fail: 32 bytes are below HKDF's limit of 255 blocks, and HMAC
+            // accepts keys of any length.
             expand.expand(b"linchpin cursor", &mut mac).ok()?;
             expand
                 .expand(b"linchpin cursor encryption", &mut stream)
@@ -102,7 +102,7 @@ impl CursorKey {
     }
 
     fn sealed(&self, version: u8, values: &[&[Value]], context: &[u8]) -> String {
-        // Without a key nothing opens, so nothing is told either.
+        // Without a key, no cursor can be opened and none is created.
         let Some(key) = self.keys.first() else {
             return String::new();
         };
@@ -117,7 +117,7 @@ impl CursorKey {
         URL_SAFE_NO_PAD.encode(body)
     }
 
-    /// Reads back so many fixed values and a position of so many.
+    /// Opens a cursor with the given numbers of fixed values and of sort values.
     ///
     /// # Errors
     /// `invalid_cursor` when it is forged, truncated, or was made for another context.
@@ -137,7 +137,7 @@ impl CursorKey {
             let mut body = sealed.to_vec();
             key.crypt(*tag, &mut body);
             let expected = key.tag(&body, context);
-            // Constant time over the tag: every byte is looked at.
+            // Compares the tag in constant time.
             let good = expected
                 .iter()
                 .zip(tag)
@@ -181,8 +181,8 @@ impl Key {
         out
     }
 
-    /// Encrypts or decrypts in place. The tag takes the place of a nonce: another body or context
-    /// has another one.
+    /// Encrypts or decrypts in place. The tag serves as the nonce: it differs for each body and
+    /// context.
     fn crypt(&self, tag: [u8; TAG], body: &mut [u8]) {
         for (block, chunk) in (0_u32..).zip(body.chunks_mut(32)) {
             let input = [&self.stream[..], &tag, &block.to_le_bytes()].concat();
@@ -286,8 +286,7 @@ mod tests {
             let mut forged = cursor.clone().into_bytes();
             forged[i] = if forged[i] == b'A' { b'B' } else { b'A' };
             let forged = String::from_utf8(forged).unwrap_or_default();
-            // The last character holds bits that base64 ignores only when they are zero, which the
-            // decoder insists on.
+            // The last character has unused bits. The decoder accepts them only if they are zero.
             assert!(key.open(&forged, (0, 6), b"posts").is_err(), "{i}");
             assert!(key.open(&cursor[..i], (0, 6), b"posts").is_err());
         }
@@ -316,10 +315,10 @@ mod tests {
         };
         let (one, other) = (shown(&"secret".repeat(20)), shown(&"hidden".repeat(20)));
         assert!(!one.windows(6).any(|part| part == b"secret"));
-        // Not even where two positions differ: each has a key stream of its own.
+        // Different positions have different key streams, so they share few bytes.
         assert!(one.iter().zip(&other).filter(|(a, b)| a == b).count() < 20);
         assert_eq!(one, shown(&"secret".repeat(20)));
-        // Without a key there is nothing to see, nor to open.
+        // Without a key, nothing can be sealed or opened.
         let none = CursorKey::derive::<&str>(&[]);
         assert_eq!(none.seal(&[], &[Value::Text("secret".into())], b""), "");
         assert!(

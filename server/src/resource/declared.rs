@@ -1,6 +1,6 @@
-//! Values of declarations, held against what is declared for their fields, before anything is
-//! served. Literals have been judged by the macro; here come the values of consts, and formats,
-//! which it does not look into.
+//! Start-up check of the values in declarations against the rules of their fields. The macro has
+//! checked literals already. This module checks values of consts, and formats, which the macro does
+//! not check.
 
 use crate::entity::{DefaultDesc, EntityDesc};
 use crate::filter::SourceSpec;
@@ -27,7 +27,7 @@ pub(super) fn defaults(desc: &EntityDesc, validator: &Validator) -> Result<()> {
     Ok(())
 }
 
-/// Judges what an operation always writes.
+/// Checks the values that an operation always writes.
 ///
 /// # Errors
 /// As [`defaults`].
@@ -71,7 +71,7 @@ fn fits(
     let mut text = Vec::new();
     crate::json::write_value(value.as_ref(), &mut text);
     let text = String::from_utf8_lossy(&text);
-    // Told by the start of the app, and to nobody else.
+    // This error appears only at start-up.
     Err(Error::new(
         Code::Internal,
         format!(

@@ -46,15 +46,15 @@ impl Statements {
                 summaries,
                 whole: cx.in_transaction().is_none(),
             };
-            let mut again = self.again(&cx, Some((statement, &args)));
+            let mut retry = self.retry(&cx, Some((statement, &args)));
             loop {
                 let (args, rows) = (args.clone(), rows.clone());
-                let done = again
+                let done = retry
                     .attempt(&cx, async |cx| {
                         self.change(cx, &effects, statement, args, rows).await
                     })
                     .await;
-                if let Some(done) = again.over(done).await {
+                if let Some(done) = retry.finished(done).await {
                     return done;
                 }
             }
@@ -120,7 +120,7 @@ impl Statements {
                 // Another call created it between the read and the write.
                 (false, None) => {
                     doom(cx);
-                    return Err(Error::kept_changing().overtaken());
+                    return Err(Error::kept_changing().conflicting_write());
                 }
             });
         }
@@ -174,7 +174,8 @@ impl Statements {
             {
                 continue;
             }
-            // There may be none yet: whoever makes it counts what has been committed by then.
+            // The counter may not exist yet: the call that creates it counts the records that are
+            // committed by then.
             if !self.alone() && nameable(group.target()) {
                 self.take_turn(cx, turn(group.target(), one.key())).await?;
                 if self
@@ -186,7 +187,8 @@ impl Statements {
                     continue;
                 }
             }
-            // A key may name nothing. Where there is a record, it holds too few or too many.
+            // A key may refer to no record. If the record exists, its counter is below the minimum
+            // or above the maximum.
             let least = group.least(&one).filter(|_| !free);
             if (least.is_some() || one.grows())
                 && self
@@ -278,8 +280,8 @@ impl Statements {
         Ok(())
     }
 
-    /// The same for a statement whose keys are looked up before it runs: the look-up holds a shared
-    /// lock, which would not allow the lock of a counter.
+    /// The same for a statement that looks up keys before it runs. The look-up takes a shared lock,
+    /// which would prevent the lock on a counter.
     pub(super) async fn take_before_keys(
         &self,
         cx: &Cx,
@@ -336,7 +338,7 @@ impl Statements {
         mut args: Vec<Value>,
         rows: Rows,
     ) -> Result<(Vec<Box<[Value]>>, Rows)> {
-        let (desc, rows) = (self.desc(), rows.witnessing(self.desc()));
+        let (desc, mut rows) = (self.desc(), rows.witnessing(self.desc()));
         let (looking, narrowed) = match &statement.plan {
             Plan::Update { filter, set, pick } => {
                 let those = Source::Arg {
@@ -379,6 +381,9 @@ impl Statements {
             .with_computed(cx, &looking, args.clone(), Rows::records(desc))
             .await?
             .records;
+        if let Some(recording) = &mut rows.recording {
+            recording.witness(&before);
+        }
         let Some(write) = narrowed else {
             return Ok((before, self.with_computed(cx, statement, args, rows).await?));
         };
@@ -429,9 +434,9 @@ fn refused(least: Option<Least>, key: &FieldDesc) -> Error {
             Error::new(code, "Fewer would be left than there must be")
         }
         None => Error::invalid(Problem::new(
-            key.told(),
+            key.name_in_errors(),
             "range",
-            "a number of what it names would go beyond ±9007199254740991",
+            "a counter of the related record would exceed ±9007199254740991",
         )),
     }
 }

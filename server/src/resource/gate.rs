@@ -1,8 +1,8 @@
 //! Visibility by conditions and through other records: `visible(..)` and `gate(..)`.
 //!
-//! Both are conditions of the [restriction](super::restriction) like all others. They are made here with values
-//! of the context as they are declared, and bound to arguments of a statement, or to values in
-//! place. A comparison with a value that the caller lacks is false.
+//! Both are conditions of the [restriction](super::restriction), like all others. They are built
+//! with the context values as declared, and then bound to arguments of a statement or to literal
+//! values. A comparison with a value that the caller lacks is false.
 
 use crate::entity::{EntityDesc, Gate, Kind, ScopeFrom};
 use crate::filter::{CtxPath, Filter, Linked, Op, Operand, Source};
@@ -12,41 +12,42 @@ use crate::{Cx, Value};
 
 use super::restriction::Reach;
 
-/// Most links behind a record, one behind the other. Compile checks see to it; descriptors made by
-/// hand end here.
+/// The maximum length of a chain of gates. The macros check it at compile time; this limit protects
+/// against descriptors that were written by hand.
 const LINKS: u32 = 8;
 
-/// What an entity's conditions and gates need of a call.
-pub(super) struct Behind {
+/// The values of a call that the conditions and gates of an entity need.
+pub(super) struct CallValues {
     /// Values of the context, and the fields that they are compared with.
     wants: Vec<(CtxPath, Kind)>,
-    /// Whether records of an entity with tenants are looked at.
+    /// Whether a gate leads to an entity with tenants.
     pub(super) tenants: bool,
     /// Whether the call's instant is needed: on behalf of callers, and of the application.
     now: [bool; 2],
 }
 
-/// On whose behalf records are looked at.
+/// The caller on whose behalf records are read.
 #[derive(Clone, Copy)]
-pub(super) struct Asks {
+pub(super) struct Viewer {
     pub(super) reach: Reach,
-    /// Anonymous callers see records without a tenant on such routes, where the entity says so.
+    /// Whether the route only reads. On such routes an entity may let anonymous callers see records
+    /// without a tenant.
     pub(super) reads: bool,
 }
 
-impl Behind {
-    /// `None` for an entity that has nothing of the kind.
+impl CallValues {
+    /// `None` for an entity without `visible(..)` and gates.
     pub(super) fn of(desc: &'static EntityDesc) -> Option<Self> {
         if desc.visible.is_none() && desc.gates.is_empty() {
             return None;
         }
         let (mut wants, mut now) = (Vec::new(), [false; 2]);
         for (reach, now) in [Reach::Caller, Reach::System].into_iter().zip(&mut now) {
-            let asks = Asks {
+            let viewer = Viewer {
                 reach,
                 reads: false,
             };
-            let filter = bind(conditions(desc, asks), desc, &mut |path, kind| {
+            let filter = bind(conditions(desc, viewer), desc, &mut |path, kind| {
                 if !wants.iter().any(|want| is_same(want, path, kind)) {
                     wants.push((path, kind));
                 }
@@ -67,7 +68,7 @@ impl Behind {
         self.wants.len()
     }
 
-    /// The values, for arguments; null for those that the caller lacks.
+    /// The values as arguments; null for each that the caller lacks.
     pub(super) fn values(&self, value: impl Fn(CtxPath) -> Value) -> impl Iterator<Item = Value> {
         self.wants
             .iter()
@@ -83,15 +84,16 @@ impl Behind {
         }
     }
 
-    /// The conditions, with their values at `first` and behind, and the call's instant at `now`.
+    /// The conditions, with their values at `first` and after it, and the instant of the call at
+    /// `now`.
     pub(super) fn condition(
         &self,
         desc: &'static EntityDesc,
-        asks: Asks,
+        viewer: Viewer,
         first: usize,
         now: Option<usize>,
     ) -> Filter {
-        let bound = bind(conditions(desc, asks), desc, &mut |path, kind| {
+        let bound = bind(conditions(desc, viewer), desc, &mut |path, kind| {
             let at = self
                 .wants
                 .iter()
@@ -112,15 +114,15 @@ impl Behind {
     }
 }
 
-/// The values of the context that decide who sees records of an entity, beside those of its own
-/// tenant and scopes.
+/// The context values that decide who sees records of an entity, without those of its own tenant
+/// and scopes.
 pub(crate) fn context(desc: &'static EntityDesc) -> Vec<CtxPath> {
-    Behind::of(desc).map_or_else(Vec::new, |behind| {
-        behind.wants.iter().map(|(path, _)| *path).collect()
+    CallValues::of(desc).map_or_else(Vec::new, |call_values| {
+        call_values.wants.iter().map(|(path, _)| *path).collect()
     })
 }
 
-/// What a record must be, beyond being visible, for a new one to name it.
+/// The conditions on a record that a new record refers to, in addition to visibility.
 #[derive(Default)]
 pub(super) struct Admission {
     wants: Vec<(CtxPath, Kind)>,
@@ -129,10 +131,10 @@ pub(super) struct Admission {
 }
 
 impl Admission {
-    /// By a gate: the caller may do with it what the gate says, and in a tree there is room below
-    /// it. The condition's values are arguments from `first` on.
-    pub(super) fn of(gate: &Gate, asks: Asks, first: usize) -> (Self, Filter) {
-        let mut all = action(gate, asks);
+    /// The conditions of a gate: the caller may perform the gate's action on the record, and a tree
+    /// has room below it. The values of the condition are arguments from `first` on.
+    pub(super) fn of(gate: &Gate, viewer: Viewer, first: usize) -> (Self, Filter) {
+        let mut all = action(gate, viewer);
         if gate.depth > 0 {
             all = all.and(room(gate, gate.depth - 1));
         }
@@ -173,7 +175,7 @@ impl Admission {
     }
 }
 
-/// Whether a record of a tree has so many above it at most.
+/// The condition that a record of a tree has at most `depth` ancestors.
 fn room(gate: &Gate, depth: u32) -> Filter {
     let root = null(gate.field);
     if depth == 0 {
@@ -204,21 +206,21 @@ fn linked(gate: &Gate, filter: Filter) -> Filter {
     }))
 }
 
-/// What nothing satisfies.
+/// A condition that no record satisfies.
 fn never() -> Filter {
     Filter::Any(Vec::new())
 }
 
-/// What holds of a record besides its own tenant, scopes, deletion and expiry.
-fn conditions(desc: &'static EntityDesc, asks: Asks) -> Filter {
-    if matches!(asks.reach, Reach::Deleted | Reach::Effect) {
+/// The visibility conditions of a record, without its own tenant, scopes, deletion and expiry.
+fn conditions(desc: &'static EntityDesc, viewer: Viewer) -> Filter {
+    if matches!(viewer.reach, Reach::Deleted | Reach::Effect) {
         return Filter::TRUE;
     }
-    further(desc, asks, None, LINKS)
+    further(desc, viewer, None, LINKS)
 }
 
-fn further(desc: &'static EntityDesc, asks: Asks, but: Option<usize>, fuel: u32) -> Filter {
-    let declared = desc.visible.as_ref().filter(|_| asks.reach.is_caller());
+fn further(desc: &'static EntityDesc, viewer: Viewer, but: Option<usize>, fuel: u32) -> Filter {
+    let declared = desc.visible.as_ref().filter(|_| viewer.reach.is_caller());
     let mut all = declared.map_or(Filter::TRUE, |spec| Filter::TRUE.and(spec.into()));
     for (n, gate) in desc
         .gates
@@ -227,42 +229,42 @@ fn further(desc: &'static EntityDesc, asks: Asks, but: Option<usize>, fuel: u32)
         .filter(|(n, _)| Some(*n) != but)
     {
         all = all.and(if gate.depth > 0 {
-            below(desc, n, asks, gate.depth.min(fuel))
+            below(desc, n, viewer, gate.depth.min(fuel))
         } else {
-            through(gate, asks, fuel)
+            through(gate, viewer, fuel)
         });
     }
     all
 }
 
 /// A gate onto another entity.
-fn through(gate: &Gate, asks: Asks, fuel: u32) -> Filter {
+fn through(gate: &Gate, viewer: Viewer, fuel: u32) -> Filter {
     if fuel == 0 {
         return never();
     }
     linked(
         gate,
-        seen(gate.target, asks, None, fuel - 1).and(action(gate, asks)),
+        seen(gate.target, viewer, None, fuel - 1).and(action(gate, viewer)),
     )
 }
 
-/// A gate within a tree: nothing is above the record, or something that is seen, and so on. What
-/// has more above it than may be is seen by nobody, and neither is what is above itself.
-fn below(desc: &'static EntityDesc, gate: usize, asks: Asks, depth: u32) -> Filter {
+/// A gate within a tree: the record has no parent, or a parent that is visible by the same rule.
+/// Nobody sees a record with more ancestors than `depth`, or one that is its own ancestor.
+fn below(desc: &'static EntityDesc, gate: usize, viewer: Viewer, depth: u32) -> Filter {
     let declared = &desc.gates[gate];
     let root = null(declared.field);
     if depth == 0 {
         return root;
     }
-    let above = seen(desc, asks, Some(gate), depth - 1)
-        .and(action(declared, asks))
-        .and(below(desc, gate, asks, depth - 1));
+    let above = seen(desc, viewer, Some(gate), depth - 1)
+        .and(action(declared, viewer))
+        .and(below(desc, gate, viewer, depth - 1));
     root.or(linked(declared, above))
 }
 
-/// What a gate asks for beyond seeing the record.
-fn action(gate: &Gate, asks: Asks) -> Filter {
-    let Some(name) = gate.action.filter(|_| asks.reach.is_caller()) else {
+/// The condition of the action that a gate requires, in addition to visibility.
+fn action(gate: &Gate, viewer: Viewer) -> Filter {
+    let Some(name) = gate.action.filter(|_| viewer.reach.is_caller()) else {
         return Filter::TRUE;
     };
     let declared = gate
@@ -273,18 +275,19 @@ fn action(gate: &Gate, asks: Asks) -> Filter {
     declared.map_or_else(never, |action| Filter::TRUE.and((&action.filter).into()))
 }
 
-/// Who sees a record of another entity: as its `get` says, so far as that depends on the record.
-fn seen(desc: &'static EntityDesc, asks: Asks, but: Option<usize>, fuel: u32) -> Filter {
+/// The condition under which `get` of another entity returns a record, as far as it depends on the
+/// record.
+fn seen(desc: &'static EntityDesc, viewer: Viewer, but: Option<usize>, fuel: u32) -> Filter {
     let mut all = Filter::TRUE;
     let eq =
         |field: usize, path: CtxPath| Filter::cond(field, Op::Eq, Operand::One(Source::Ctx(path)));
     if let Some(tenant) = desc.tenant {
-        let without = match asks.reach {
+        let without = match viewer.reach {
             Reach::NoTenant => tenant.optional,
-            Reach::Anonymous => asks.reads && tenant.anonymous_read,
+            Reach::Anonymous => viewer.reads && tenant.anonymous_read,
             Reach::Caller | Reach::System | Reach::Within | Reach::Deleted | Reach::Effect => false,
         };
-        all = match asks.reach {
+        all = match viewer.reach {
             Reach::Caller => all.and(eq(tenant.field, CtxPath::TenantId)),
             Reach::NoTenant | Reach::Anonymous if without => all.and(null(tenant.field)),
             Reach::NoTenant | Reach::Anonymous => all.and(never()),
@@ -294,9 +297,9 @@ fn seen(desc: &'static EntityDesc, asks: Asks, but: Option<usize>, fuel: u32) ->
     for scope in desc
         .scope
         .iter()
-        .filter(|scope| asks.reach.is_caller() && scope.holds_on("get"))
+        .filter(|scope| viewer.reach.is_caller() && scope.holds_on("get"))
     {
-        // The parents of a path say where a record is, not who may see it.
+        // Path parameters locate a record; they do not restrict who may see it.
         if let ScopeFrom::Ctx(path) = scope.from {
             all = all.and(eq(scope.field, path));
         }
@@ -311,10 +314,10 @@ fn seen(desc: &'static EntityDesc, asks: Asks, but: Option<usize>, fuel: u32) ->
     unexpired
         .into_iter()
         .fold(all, Filter::and)
-        .and(further(desc, asks, but, fuel))
+        .and(further(desc, viewer, but, fuel))
 }
 
-/// Gives values of the context their places; each comparison is false without its value.
+/// Assigns positions to context values. A comparison without its value is false.
 fn bind(
     filter: Filter,
     desc: &EntityDesc,
@@ -352,8 +355,7 @@ fn bind(
     }
 }
 
-/// A value of the context as a field of this kind holds it; null for one that no such field can
-/// hold.
+/// A context value, converted to the kind of a field; null if no field of that kind can hold it.
 pub(super) fn fitting(kind: Kind, value: Value) -> Value {
     match (kind, value) {
         (Kind::Integer, Value::Text(text)) => {

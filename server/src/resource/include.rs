@@ -1,8 +1,8 @@
-//! Records together with those that they name: one further statement per relation, whatever the
-//! number of records.
+//! Related records in a response. Each relation needs one further statement, whatever the number of
+//! records.
 //!
-//! Rows come as JSON with notes of where each ends and which keys it holds; what belongs to them is
-//! written between their last member and their closing brace. Nothing is parsed.
+//! Rows arrive as JSON with notes: where each row ends, and the keys that it contains. The related
+//! records are inserted between the last member of a row and its closing brace. No JSON is parsed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -16,7 +16,7 @@ use crate::store::{Order, Plan, Projection, Rows};
 use crate::validate::list_value;
 use crate::{Cx, Error, Result, Value};
 
-/// What is to be shown with the records of an entity.
+/// The relations that are included with the records of an entity.
 #[derive(Debug, Default)]
 pub struct Includes {
     /// Each relation once.
@@ -30,15 +30,15 @@ pub struct Include {
     pub relation: &'static Relation,
     /// The other entity.
     pub table: Arc<Table>,
-    /// What is shown of its records.
+    /// The fields of the related records in the response.
     pub projection: Arc<Projection>,
     /// The call, as far as it sees those.
     pub cx: Cx,
-    /// What is shown with those.
+    /// The relations that are included with the related records.
     pub inner: Includes,
 }
 
-/// A key of a record, as it is looked for.
+/// The key by which related records are found.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Name {
     Int(i64),
@@ -62,15 +62,15 @@ impl Name {
     }
 }
 
-/// Finished JSON, and where that of each key stands.
-struct Attached {
+/// The JSON of related records, and the range of each key.
+struct RelatedJson {
     json: Vec<u8>,
     of: BTreeMap<Name, Range<usize>>,
     /// For keys without any.
     none: &'static [u8],
 }
 
-impl Attached {
+impl RelatedJson {
     fn get(&self, key: Option<&Name>) -> &[u8] {
         key.and_then(|key| self.of.get(key))
             .map_or(self.none, |at| &self.json[at.clone()])
@@ -81,7 +81,7 @@ const NO_RECORD: &[u8] = b"null";
 const NO_PAGE: &[u8] = b"{\"items\":[],\"nextCursor\":null,\"hasMore\":false}";
 
 impl Includes {
-    /// The fields of an entity's records that have to be known.
+    /// The fields of an entity's records that are needed to find related records.
     fn fields(&self, table: &Table) -> Vec<usize> {
         let own = |include: &Include| match include.relation.link {
             Link::BelongsTo { key, .. } => key,
@@ -95,7 +95,7 @@ impl Includes {
         Form::Noted(Arc::clone(projection), self.fields(table).into())
     }
 
-    /// Whether a call may see what it asks for, as far as tenant and scope say.
+    /// Checks whether tenant and scope allow the caller to see the related records.
     ///
     /// # Errors
     /// 401 or 403.
@@ -107,7 +107,7 @@ impl Includes {
         Ok(())
     }
 
-    /// Completes what a call has answered: one record, a page or an array of them.
+    /// Adds the related records to a response: to one record, a page or an array.
     ///
     /// # Errors
     /// When the store cannot answer; `internal` for an answer whose records were not read in
@@ -133,7 +133,7 @@ impl Includes {
         if rows.count == 0 && rows.json.is_empty() && rows.records.is_empty() {
             return Ok(rows);
         }
-        // What an override has read as values is projected now.
+        // An override returned values; they are converted to JSON now.
         if !rows.records.is_empty() {
             let mut read = Rows::count().noting(self.fields(table).into());
             let mut json = Vec::with_capacity(512);
@@ -161,7 +161,7 @@ impl Includes {
         Ok(rows)
     }
 
-    /// The rows with all that is included, `between` them, and where each stands.
+    /// The rows with all related records, separated by `between`, and the range of each row.
     async fn joined(&self, table: &Table, rows: &Rows, between: &[u8]) -> Result<Objects> {
         let fields = self.fields(table);
         let mut attached = Vec::with_capacity(self.relations.len());
@@ -188,7 +188,7 @@ impl Includes {
                 out.json.extend_from_slice(between);
             }
             let begin = out.json.len();
-            // The closing brace comes last.
+            // The closing brace follows the related records.
             let own = &rows.json[start..note.end.saturating_sub(1)];
             out.json.extend_from_slice(own);
             let mut comma = own.len() > 1;
@@ -202,14 +202,14 @@ impl Includes {
             }
             out.json.push(b'}');
             out.at.push(begin..out.json.len());
-            // A comma stands between rows.
+            // A comma separates rows.
             start = note.end + 1;
         }
         Ok(out)
     }
 }
 
-/// JSON objects, and where each stands.
+/// JSON objects, and the range of each.
 struct Objects {
     json: Vec<u8>,
     at: Vec<Range<usize>>,
@@ -220,15 +220,15 @@ impl Include {
         Included::of(self.relation)
     }
 
-    /// What belongs to each of some keys.
-    fn attach(&self, keys: BTreeSet<Name>) -> BoxFuture<'_, Result<Attached>> {
+    /// The related records of some keys.
+    fn attach(&self, keys: BTreeSet<Name>) -> BoxFuture<'_, Result<RelatedJson>> {
         Box::pin(async move {
             let none = if let Link::BelongsTo { .. } = self.relation.link {
                 NO_RECORD
             } else {
                 NO_PAGE
             };
-            let mut out = Attached {
+            let mut out = RelatedJson {
                 json: Vec::new(),
                 of: BTreeMap::new(),
                 none,
@@ -288,8 +288,8 @@ pub(crate) fn field_of(table: &Table, name: &str) -> Option<usize> {
         .position(|field| field.name == name)
 }
 
-/// The field of the other entity that is looked at, the order of its records, and how many of them
-/// count.
+/// The field of the other entity that is compared, the order of its records, and the maximum number
+/// per key.
 fn parts(relation: &Relation, table: &Table) -> (usize, Vec<Order>, Option<u32>) {
     match relation.link {
         Link::BelongsTo { .. } => (table.desc.primary, Vec::new(), None),
@@ -303,8 +303,7 @@ fn parts(relation: &Relation, table: &Table) -> (usize, Vec<Order>, Option<u32>)
     }
 }
 
-/// The rows of each key, with those beyond the most that are shown taken out; and whether there
-/// were any.
+/// The rows of each key, without those above the maximum, and whether there were such rows.
 fn group(relation: &Relation, rows: &mut Rows) -> Vec<(Name, Range<usize>, bool)> {
     let max = match relation.link {
         Link::BelongsTo { .. } => 1,
@@ -327,7 +326,7 @@ fn group(relation: &Relation, rows: &mut Rows) -> Vec<(Name, Range<usize>, bool)
     {
         let (object, record) = (start..note.end, records.next());
         start = note.end + 1;
-        // The first of the noted fields is the one that was looked at.
+        // The first noted field is the field that was compared.
         let Some(key) = note.values.first().and_then(Name::of) else {
             continue;
         };
@@ -356,7 +355,7 @@ fn group(relation: &Relation, rows: &mut Rows) -> Vec<(Name, Range<usize>, bool)
     groups
 }
 
-/// The records of a relation, and what continues behind them when there are more.
+/// The records of a relation, and the cursor of the next page if there are more records.
 type Group = (Vec<Box<[Value]>>, Option<String>);
 
 impl Table {
@@ -375,8 +374,8 @@ impl Table {
     /// The records of a relation for each of some keys, as values: one statement.
     ///
     /// # Errors
-    /// When the store cannot answer; 401 or 403 when tenant or scope of the other entity need what
-    /// the caller has not.
+    /// If the store fails; 401 or 403 if the caller lacks a value that tenant or scope of the other
+    /// entity need.
     pub(super) async fn related_values(
         &self,
         cx: &Cx,
@@ -418,9 +417,9 @@ impl Table {
         Ok(named.iter().map(of).collect())
     }
 
-    /// Records of this entity for the keys that a relation of another one looks for: one statement,
-    /// under the guard of the route that shows them. One record more than is shown tells that there
-    /// are more.
+    /// Reads the records of this entity for the keys of another entity's relation, in one
+    /// statement, with the row-level filter of the route that returns them. It reads one record
+    /// more per key than the response contains, to find out whether there are more.
     async fn related(
         &self,
         cx: &Cx,
@@ -450,7 +449,8 @@ impl Table {
         self.execute(cx, &statement, args, rows).rows().await
     }
 
-    /// What continues behind a row at the list of this entity, filtered by the key or below it.
+    /// The cursor that continues the relation at the `list` route of this entity, filtered by the
+    /// key.
     fn next_related(
         &self,
         cx: &Cx,

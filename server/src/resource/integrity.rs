@@ -1,19 +1,19 @@
 //! Referential integrity: a written key must name a visible record, and a deletion follows the
 //! `on_delete` rules of its dependents.
 //!
-//! [`Table::execute`] calls this module for every route and operation, and both happen in the
-//! transaction of the statement. A key takes a shared lock on the record that it names, so nobody
-//! deletes that record in between. A deletion runs before its effects: a concurrent record that
-//! names the deleted one was either written before and is found, or is refused.
+//! [`Table::execute`] calls this module for every route and operation. Both checks run in the
+//! transaction of the statement. A key takes a shared lock on the record that it refers to, so that
+//! no other call deletes that record in between. A deletion runs before its effects: a concurrent
+//! record with the deleted key was either written before, and is found, or is refused.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
-use super::gate::{Admission, Asks};
+use super::gate::{Admission, Viewer};
 use super::prepared::Change;
 use super::restriction::{Included, Reach};
 use super::{Prepared, Table};
-use crate::cx::Again;
+use crate::cx::Retry;
 use crate::entity::{EntityDesc, Gate, OnDelete};
 use crate::filter::{Filter, Op, Operand, Source};
 use crate::store::{Assign, AssignValue, Order, Pick, Plan, Rows};
@@ -37,7 +37,8 @@ pub(super) struct Dependent {
 impl Dependent {
     /// Whether it can forbid a deletion, directly or through its own dependents.
     pub(super) fn keeps(&self) -> bool {
-        // What follows from a cascade is looked for when it happens; until then, it may.
+        // The effects of a cascade are found when it runs. Until then, assume that they can change
+        // records.
         matches!(self.rule, OnDelete::Restrict | OnDelete::Cascade)
     }
 }
@@ -57,7 +58,7 @@ pub(super) fn dependents(
             }
         }
     }
-    // What forbids comes before what changes.
+    // Relations that refuse the deletion come before those that change records.
     found.sort_by_key(|d| {
         (
             !matches!(d.rule, OnDelete::Restrict),
@@ -81,11 +82,11 @@ pub(super) struct Name {
     target: &'static EntityDesc,
     gate: Option<&'static Gate>,
     /// For callers and for the app itself; each prepared at its first use.
-    held: [OnceLock<Held>; 2],
+    held: [OnceLock<LockStatement>; 2],
 }
 
 /// The statement that locks the record of a key.
-struct Held {
+struct LockStatement {
     statement: Prepared,
     admission: Admission,
 }
@@ -130,7 +131,8 @@ impl Table {
     /// Runs a statement that writes keys. Each key must name a visible record.
     ///
     /// # Errors
-    /// `validation_failed` with `reference` for each that does not; else those of the statement.
+    /// `validation_failed` with `reference` for each key without a visible record; otherwise the
+    /// errors of the statement.
     pub(super) async fn referring(
         &self,
         cx: Cx,
@@ -142,25 +144,26 @@ impl Table {
         if keys.is_empty() {
             return self.statements().execute(&cx, prepared, args, rows).await;
         }
-        let (mut again, whole) = (
+        let (mut retry, whole) = (
             self.statements()
-                .again(&cx, Some((&prepared.statement, &args))),
+                .retry(&cx, Some((&prepared.statement, &args))),
             cx.in_transaction().is_none(),
         );
         loop {
             let (args, rows) = (args.clone(), rows.clone());
-            let done = again
+            let done = retry
                 .attempt(&cx, async |cx| {
                     self.refer(cx, whole, &keys, prepared, args, rows).await
                 })
                 .await;
-            if let Some(done) = again.over(done).await {
+            if let Some(done) = retry.finished(done).await {
                 return done;
             }
         }
     }
 
-    /// The same within a transaction. `whole`: the transaction was begun for this statement.
+    /// The same within a transaction. `whole` means that the transaction was begun for this
+    /// statement only.
     async fn refer(
         &self,
         cx: &Cx,
@@ -208,7 +211,8 @@ impl Table {
     /// until the end of the transaction.
     ///
     /// # Errors
-    /// `conflict` with `reference` for each that does not; then nothing of the transaction lasts.
+    /// `conflict` with `reference` for each key without a visible record. The transaction is then
+    /// rolled back.
     pub(crate) async fn coming_back(&self, cx: &Cx, id: Value) -> Result<()> {
         let held = self.hold_named(cx, id).await;
         if held.is_err()
@@ -241,7 +245,10 @@ impl Table {
         let mut problems: Vec<Problem> = Vec::new();
         for record in &found {
             for name in &self.names.all {
-                let (key, path) = (&record[name.field], self.desc.fields[name.field].told());
+                let (key, path) = (
+                    &record[name.field],
+                    self.desc.fields[name.field].name_in_errors(),
+                );
                 let known = problems.iter().any(|problem| problem.path == path);
                 if !key.is_null()
                     && !known
@@ -265,8 +272,8 @@ impl Table {
     }
 
     /// The attempts of a transaction of the engine.
-    pub(crate) fn again(&self, cx: &Cx) -> Again {
-        self.statements().again(cx, None)
+    pub(crate) fn retry(&self, cx: &Cx) -> Retry {
+        self.statements().retry(cx, None)
     }
 
     /// Whether a key names a visible record that it may name. The record stays locked until the
@@ -282,7 +289,7 @@ impl Table {
         };
         let mut args = vec![key];
         held.admission.arguments(cx, &mut args);
-        // What limits the records that name it is no matter here.
+        // The conditions on the records that refer to it do not matter here.
         Ok(self
             .statements()
             .execute(&cx.unlimited(), &held.statement, args, Rows::count())
@@ -291,17 +298,17 @@ impl Table {
             > 0)
     }
 
-    fn holding(&self, gate: Option<&Gate>, system: bool) -> Result<Held> {
-        let asks = Asks {
+    fn holding(&self, gate: Option<&Gate>, system: bool) -> Result<LockStatement> {
+        let viewer = Viewer {
             reach: if system { Reach::System } else { Reach::Caller },
             reads: false,
         };
         let (admission, further) = gate.map_or((Admission::default(), Filter::TRUE), |gate| {
-            Admission::of(gate, asks, 1)
+            Admission::of(gate, viewer, 1)
         });
         let filter = Filter::eq_arg(self.desc.primary, 0).and(further);
         let statement = self.prepare(Included::Hold.name(), Plan::Hold { filter })?;
-        Ok(Held {
+        Ok(LockStatement {
             statement,
             admission,
         })
@@ -310,8 +317,8 @@ impl Table {
     /// Deletes records, then updates or deletes their dependents.
     ///
     /// # Errors
-    /// `conflict` with `referenced` when something forbids it: then nothing has happened, and
-    /// nothing else of a transaction that it was part of will. Else those of the statement.
+    /// `conflict` with `referenced` if a relation refuses the deletion. Nothing is changed then,
+    /// and an outer transaction is rolled back. Otherwise the errors of the statement.
     pub(super) async fn deleting(
         &self,
         cx: Cx,
@@ -319,17 +326,17 @@ impl Table {
         args: Vec<Value>,
         rows: Rows,
     ) -> Result<Rows> {
-        let mut again = self
+        let mut retry = self
             .statements()
-            .again(&cx, Some((&prepared.statement, &args)));
+            .retry(&cx, Some((&prepared.statement, &args)));
         loop {
             let (args, rows) = (args.clone(), rows.clone());
-            let done = again
+            let done = retry
                 .attempt(&cx, async |cx| {
                     self.delete_all(cx, prepared, args, rows).await
                 })
                 .await;
-            if let Some(done) = again.over(done).await {
+            if let Some(done) = retry.finished(done).await {
                 return done;
             }
         }

@@ -2,7 +2,7 @@
 
 /// Whether a text can be the key of a record.
 pub(super) fn valid_key(text: &str) -> bool {
-    // Nearly all keys are ASCII, where looking at bytes is enough.
+    // Nearly all keys are ASCII, and a check of their bytes is enough.
     let controls = if text.is_ascii() {
         text.bytes().any(|b| b.is_ascii_control())
     } else {

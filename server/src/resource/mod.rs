@@ -26,6 +26,7 @@ mod counter_backfill;
 mod cursor;
 mod declared;
 mod effects;
+mod event_guard;
 mod extensions;
 pub(crate) mod gate;
 mod include;
@@ -51,6 +52,7 @@ pub(crate) use by_keys::SearchRequest;
 pub(crate) use counter_backfill::nameable;
 pub use cursor::CursorKey;
 pub(crate) use cursor::encode;
+pub use event_guard::{EventGate, EventGuard, EventScope, EventState, EventTuple};
 pub(crate) use include::field_of;
 pub use include::{Include, Includes};
 pub use linchpin_core::validate::Draft;
@@ -79,7 +81,7 @@ impl<T, F: Future<Output = crate::Result<T>>> ResultFuture<T> for F {}
 pub enum Form {
     /// As JSON objects of these fields.
     Json(Arc<Projection>),
-    /// The same, with the end of each record and its values in some fields.
+    /// The same, with the end of each row and the values of some fields.
     Noted(Arc<Projection>, Arc<[usize]>),
     /// As values.
     Records,

@@ -82,8 +82,8 @@ impl Table {
         order
     }
 
-    /// The order by the fields of the default sort if it begins with this field, reversed as a
-    /// whole if necessary; else by the field alone.
+    /// The order: the default sort if it begins with this field, reversed if necessary; otherwise
+    /// by this field only.
     fn sorted(&self, field: usize, desc: bool) -> Vec<Order> {
         let default = self.desc.sort;
         match default.first() {
@@ -353,8 +353,8 @@ struct PageQuery {
     context: Vec<u8>,
 }
 
-/// No stored text holds U+0000, and one store cannot even be asked for it: refused on all of them,
-/// as in fields.
+/// No stored text contains U+0000, and one of the stores does not accept it as an argument. So all
+/// stores refuse it, as they do in fields.
 fn refuse_nul(filter: &Filter) -> Result<()> {
     let holds = |text: &str| text.contains('\0');
     let mut found = false;
@@ -381,7 +381,7 @@ fn refuse_nul(filter: &Filter) -> Result<()> {
     }
 }
 
-/// The instant of a call, and the arguments that hold it because a declaration says `now()`.
+/// The instant of a call, and the arguments that contain it because a declaration uses `now()`.
 pub(super) struct Clock {
     now: Timestamp,
     at: Vec<usize>,
@@ -395,8 +395,8 @@ impl Clock {
         }
     }
 
-    /// Appends the arguments that a later page has in common with this one. It reads a later clock:
-    /// where `now()` stands the shape knows, what it was nobody has to.
+    /// Appends the arguments that all pages of a walk share. The instant of `now()` differs between
+    /// pages, so it is left out; the shape says where it is used.
     pub(super) fn fingerprint(&self, args: &[Value], out: &mut Vec<u8>) {
         for (_, value) in args
             .iter()
@@ -408,8 +408,8 @@ impl Clock {
     }
 }
 
-/// Replaces fixed values by arguments, so that equal shapes share a statement. Nulls stay: they
-/// render differently.
+/// Replaces fixed values by arguments, so that equal shapes share a statement. Nulls are not
+/// replaced, because they render differently.
 pub(super) fn lift(
     filter: Filter,
     clock: &mut Clock,
@@ -478,7 +478,7 @@ pub(super) fn lift(
             let filter = lift(linked.filter, clock, args, shape);
             Filter::Linked(Box::new(Linked { filter, ..*linked }))
         }
-        // Its value is in place: it is given, or nothing matches.
+        // Its value is literal: either it is given, or no record matches.
         Filter::Given(source) => {
             let null = matches!(source, Source::Value(Value::Null));
             shape.extend_from_slice(&[b'g', u8::from(null)]);

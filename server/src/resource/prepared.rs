@@ -14,18 +14,18 @@ pub struct Prepared {
     pub(super) statement: Arc<Statement>,
     /// The forms of the statement per reach; `None` for an entity without restriction.
     pub(super) restricted: Option<Arc<Restricted>>,
-    /// The route whose events it makes; `None` when it changes nothing.
+    /// The route whose events it emits; `None` if it changes no records.
     pub(super) event: Option<&'static str>,
-    /// What it does to keys that name other records.
+    /// Its effect on keys that refer to other records.
     pub(super) change: Change,
 }
 
-/// What a statement does to keys that name other records, where it matters that they do.
+/// The effect of a statement on keys that refer to other records, if integrity depends on it.
 #[derive(Clone, Debug)]
 pub(super) enum Change {
-    /// Nothing.
+    /// No effect.
     None,
-    /// It writes some of them: the fields, and where the values come from.
+    /// It writes some keys: the fields, and the sources of their values.
     Keys(Arc<[(usize, Source)]>),
     /// It removes records, which others may name.
     Removes,
@@ -79,13 +79,13 @@ impl Change {
 }
 
 impl Prepared {
-    /// What it does to keys that name other records.
+    /// Its effect on keys that refer to other records.
     pub(super) fn change(&self) -> &Change {
         &self.change
     }
 }
 
-/// Whose events a plan makes: those of the route, if it changes anything.
+/// The route whose events a plan emits, if the plan changes records.
 pub(super) fn event(route: &'static str, plan: &Plan) -> Option<&'static str> {
     (!plan.reads()).then_some(route)
 }

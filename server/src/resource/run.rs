@@ -27,11 +27,11 @@ impl From<(Vec<Option<Value>>, PageArgs)> for CallArgs {
     }
 }
 
-/// Runs an operation for a generated method. `answer` turns the outcome into the type that the
-/// method returns: a function of [`answer`](super::answer).
+/// Runs an operation for a generated method. `answer` converts the outcome into the return type of
+/// the method: a function of [`answer`](super::answer).
 ///
 /// # Errors
-/// Those of the operation and of `answer`.
+/// The errors of the operation and of `answer`.
 #[doc(hidden)]
 pub async fn run<E: Entity, A>(
     adapter: &Adapter<E>,

@@ -1,10 +1,9 @@
-//! What records of other entities keep of those of one: how many name them.
+//! Counters: records of one entity hold the number of records of another entity that refer to them.
 //!
-//! A number is never computed anew: each change of records moves it by the difference that the
-//! change makes, in the same transaction and by an addition in the statement itself. Whoever is
-//! about to change what counts takes the records that keep the numbers first, in the order of their
-//! keys, and the records that are counted after them: so nobody waits in a circle, and nobody else
-//! changes what counts in between.
+//! A counter is never recomputed. Each change of records adds its difference to the counter, in the
+//! same transaction, with an addition in the statement itself. A change first locks the records
+//! with counters, in the order of their keys, and then the counted records. So there are no
+//! deadlocks, and no concurrent change of a counted record in between.
 
 use std::sync::Arc;
 
@@ -15,7 +14,7 @@ use crate::store::{Assign, AssignValue, Plan, Statement, Store, layout};
 use crate::validate::MAX_INTEGER;
 use crate::{Error, Result, Value};
 
-/// What is kept of an entity's records.
+/// The counters of an entity's records.
 pub(super) struct Summaries {
     desc: &'static EntityDesc,
     /// By entity that keeps them.
@@ -24,10 +23,10 @@ pub(super) struct Summaries {
     inputs: FieldSet,
 }
 
-/// What the same records keep by the same key, and the statements about it.
+/// The counters that use the same key, and their statements.
 pub(super) struct Group {
     kept: Kept,
-    /// Takes records by their keys, so that nobody else changes them.
+    /// Locks records by their keys.
     take: Arc<Statement>,
     /// Adds to the numbers of one record.
     pub(super) add: Arc<Statement>,
@@ -35,12 +34,13 @@ pub(super) struct Group {
     pub(super) there: Arc<Statement>,
 }
 
-/// What the same records keep by the same key.
+/// The counters that use the same key.
 struct Kept {
     target: &'static EntityDesc,
     /// Position of the field that names them.
     by: usize,
-    /// The tenants, where both entities have them: a record counts for its own.
+    /// The tenant fields, if both entities have tenants: a counter counts records of its own tenant
+    /// only.
     tenant: Option<Tenants>,
     counts: Vec<Count>,
     /// The least that the only count of the group may be.
@@ -67,14 +67,14 @@ pub(super) struct Move {
     pub(super) group: usize,
     /// The key of the record that keeps them.
     key: Value,
-    /// Whose record it is; null where that is no matter.
+    /// The tenant of the record; null if tenants do not matter.
     tenant: Value,
     /// One per number of the group.
     by: Vec<i64>,
 }
 
 impl Summaries {
-    /// `None` when nothing is kept of the records of an entity.
+    /// `None` if no counters count the records of the entity.
     pub(super) fn new(desc: &'static EntityDesc, store: &Arc<dyn Store>) -> Result<Option<Self>> {
         let mut all: Vec<Kept> = Vec::new();
         let mut inputs: FieldSet = desc
@@ -87,7 +87,7 @@ impl Summaries {
             let target = (summary.target)();
             let field = summary.position().ok_or_else(|| {
                 Error::internal(format!(
-                    "`{}` counts in `{}`, which `{}` has not",
+                    "a counter of `{}` has the target `{}`, and `{}` has no such field",
                     desc.name, summary.field, target.name
                 ))
             })?;
@@ -160,7 +160,7 @@ impl Summaries {
         }))
     }
 
-    /// Whether a statement may change what counts.
+    /// Whether a statement may change a counter.
     pub(super) fn concerned(&self, plan: &Plan) -> bool {
         self.inputs.meets(plan.touches())
     }
@@ -213,7 +213,8 @@ impl Summaries {
             .collect()
     }
 
-    /// What it means that a record has become another: `None` where there was, or is, none.
+    /// The moves for a record that was replaced by another; `None` means that there was, or is, no
+    /// record.
     pub(super) fn moved(
         &self,
         moves: &mut Vec<Move>,
@@ -252,7 +253,7 @@ impl Summaries {
         }
     }
 
-    /// Moves that change something, in the order in which they are made.
+    /// The moves that change a counter, in the order in which they run.
     pub(super) fn ordered(&self, mut moves: Vec<Move>) -> Vec<Move> {
         let target = |one: &Move| self.groups[one.group].kept.target.storage_name;
         moves.sort_by(|a, b| {
@@ -264,7 +265,7 @@ impl Summaries {
                 .then(a.group.cmp(&b.group))
                 .then_with(tenants)
         });
-        // One for each record that keeps numbers, whatever the number of those that name it.
+        // One move for each record with counters, whatever the number of records that refer to it.
         moves.dedup_by(|next, one| {
             let same = next.group == one.group && next.key == one.key && next.tenant == one.tenant;
             if same {
@@ -286,7 +287,7 @@ impl Move {
         &self.key
     }
 
-    /// Whether a number would be greater, so that there may have been no room for it.
+    /// Whether a counter would grow, so that its maximum may refuse the move.
     pub(super) fn grows(&self) -> bool {
         self.by.iter().any(|n| *n > 0)
     }
@@ -298,7 +299,7 @@ impl Group {
         self.kept.target
     }
 
-    /// The arguments of the addition. `free` says that no least holds.
+    /// The arguments of the addition. `free` means that the minimum does not apply.
     pub(super) fn addition(&self, one: &Move, free: bool) -> Vec<Value> {
         let mut args = self.which(one);
         args.extend(one.by.iter().copied().map(Value::Int));
@@ -325,7 +326,7 @@ impl Group {
         self.kept.by
     }
 
-    /// The least that a move would have gone below, when it changed nothing.
+    /// The minimum that a move would have fallen below, if it changed nothing.
     pub(super) fn least(&self, one: &Move) -> Option<Least> {
         self.kept.least.filter(|_| one.by.iter().any(|n| *n < 0))
     }
@@ -350,8 +351,8 @@ impl Kept {
             .fold(Filter::eq_arg(self.target.primary, 0), Filter::and)
     }
 
-    /// Adds to the numbers of a record: its key, its tenant where there are any, the differences,
-    /// the least that the number must be, the most that each may be.
+    /// Adds to the counters of a record. The arguments are its key, its tenant if there are
+    /// tenants, the differences, the minimum, and the maximum of each counter.
     fn plan(&self) -> Plan {
         let first = 1 + usize::from(self.tenant.is_some());
         let slot = |index| Source::Arg {
@@ -367,7 +368,7 @@ impl Kept {
         let mut next = first + self.counts.len();
         if self.least.is_some() {
             let enough = Filter::cond(self.counts[0].field, Op::Gte, Operand::One(slot(next)));
-            // Whoever deletes the record deletes what it counts.
+            // A call that deletes the record also deletes the records that it counts.
             filter = filter.and(
                 layout::deleted(self.target)
                     .into_iter()
@@ -375,7 +376,7 @@ impl Kept {
             );
             next += 1;
         }
-        // The sum itself is never compared: it could be beyond what the store holds.
+        // The sum is not compared, because the store may be unable to represent it.
         let room = self
             .counts
             .iter()

@@ -1,6 +1,6 @@
 //! The sweeper: removes expired records from stores that do not do so themselves.
 //!
-//! Nobody sees an expired record, so nothing depends on when it is removed.
+//! Expired records are invisible, so it does not matter when they are removed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,11 +12,12 @@ use crate::store::{Order, Plan, Rows};
 use crate::validate::list_value;
 use crate::{Cx, Result, Timestamp, Value};
 
-/// Records removed in one statement, so that no sweep holds up writers for long.
+/// The number of records that one statement removes, so that a sweep does not block writers for
+/// long.
 const CHUNK: usize = 500;
 
 impl Table {
-    /// Removes the records that have expired at an instant, and says how many.
+    /// Removes the records that have expired at an instant, and returns their number.
     ///
     /// # Errors
     /// When the store cannot answer.
@@ -108,7 +109,7 @@ pub(crate) fn start(
                         removed,
                         "expired records removed"
                     ),
-                    // The next round tries again; nobody sees what is left.
+                    // The next round tries again; the remaining records are invisible.
                     Err(error) => {
                         tracing::warn!(entity = table.desc.name, %error, "expired records could not be removed");
                     }

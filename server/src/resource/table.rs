@@ -225,7 +225,7 @@ impl Table {
 
     /// Whether the store computes a number and writes it to a field in one statement.
     pub(crate) fn computes(&self, last: bool, field: usize) -> bool {
-        // What follows from the number can be worked out once it is known.
+        // Computed fields of the record may depend on the number.
         let followed =
             self.computes && !computed::affected(self.desc, |written| written == field).is_empty();
         !followed && self.statements.computes(last)
@@ -263,7 +263,7 @@ impl Table {
         self.statements.store_name()
     }
 
-    /// What handlers of custom operations reach the store by.
+    /// The handle by which handlers of custom operations use the store.
     pub(crate) fn native(&self) -> Option<Box<dyn std::any::Any + Send + Sync>> {
         self.statements.native()
     }
@@ -311,7 +311,7 @@ impl Table {
             .await
     }
 
-    /// Reads one record with the restriction of another route than `get`.
+    /// Reads one record with the restriction of a route other than `get`.
     pub(crate) async fn read(
         &self,
         cx: &Cx,
@@ -341,9 +341,9 @@ impl Table {
         }
     }
 
-    /// Whether equality on these fields names at most one record: the primary key, or all fields of
-    /// a unique that are never null. What is unique within a tenant names one record per tenant for
-    /// the application itself, which has none.
+    /// Whether equality on these fields matches at most one record: the primary key, or all fields
+    /// of a unique without nulls. A value that is unique within a tenant matches one record per
+    /// tenant if the application itself calls, because it has no tenant.
     pub fn pins_one(&self, fields: &[AssignSpec]) -> bool {
         let named = |field: usize| fields.iter().any(|a| a.field == field);
         let certain = |field: &usize| named(*field) && !self.desc.fields[*field].optional;
@@ -362,8 +362,7 @@ impl Table {
                 .any(|u| across(u) && u.fields.iter().all(certain))
     }
 
-    /// Refuses a change of "the" record with a value that is unique within a tenant when no tenant
-    /// is given.
+    /// Refuses a change by a value that is unique within a tenant if no tenant is given.
     ///
     /// # Errors
     /// `internal`: the caller is code of the application.
@@ -404,7 +403,7 @@ impl Table {
         Ok(())
     }
 
-    /// Sets tenant, scopes and expiry of a new record. Given values are replaced.
+    /// Writes tenant, scopes and expiry of a new record. Replaces given values.
     ///
     /// # Errors
     /// As [`Table::admit`].
@@ -427,7 +426,7 @@ impl Table {
         self.statements.unrestricted(None, plan)
     }
 
-    /// A statement of a route: `get`, `list` and so on, or the name of an operation.
+    /// Prepares a statement of a route: `get`, `list` and so on, or the name of an operation.
     ///
     /// # Errors
     /// When the store refuses the plan.
@@ -448,9 +447,9 @@ impl Table {
         self.statements.shape(route, key, plan)
     }
 
-    /// Sets the emitter of events for changes, and returns it.
-    pub(crate) fn emit(&self, emitter: Arc<crate::event::Emitter>) -> &crate::event::Emitter {
-        self.statements.emit(emitter)
+    /// Sets the emitter of events for changes.
+    pub(crate) fn emit(&self, emitter: Arc<crate::event::Emitter>) {
+        self.statements.emit(emitter);
     }
 
     /// A statement without restriction that removes expired records.
@@ -471,9 +470,9 @@ impl Table {
     /// its dependents, in one transaction.
     ///
     /// # Errors
-    /// Those of the store; 401 or 403 when the caller lacks a tenant or scope; `validation_failed`
-    /// with `reference` for a key that names no visible record; `conflict` with `referenced` for a
-    /// record that others depend on.
+    /// The errors of the store; 401 or 403 if the caller lacks a tenant or scope;
+    /// `validation_failed` with `reference` for a key without a visible record; `conflict` with
+    /// `referenced` for a record that others refer to.
     pub fn execute<'a>(
         &'a self,
         cx: &Cx,
@@ -500,7 +499,7 @@ impl Table {
     /// Runs an operation; plans it on first use.
     ///
     /// # Errors
-    /// Those of the operation.
+    /// The errors of the operation.
     pub async fn run(&self, spec: &'static OpSpec, mut call: Call<'_>) -> Result<Outcome> {
         let executor = self.executor(spec)?;
         spec.complete(|| call.cx.now(), &mut call.args);

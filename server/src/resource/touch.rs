@@ -1,11 +1,12 @@
-//! What every mutation writes.
+//! The values that every change of a record writes.
 
 use crate::Value;
 use crate::entity::{EntityDesc, Flags};
 use crate::filter::Source;
 use crate::store::{Assign, AssignValue};
 
-/// Adds what every mutation writes: on-update dates (from the argument slot `now`) and the version.
+/// Adds the values that every change writes: on-update dates (from the argument slot `now`) and the
+/// version.
 pub(super) fn touch(desc: &EntityDesc, mut set: Vec<Assign>, now: usize) -> Vec<Assign> {
     for (field, of) in desc.fields.iter().enumerate() {
         if set.iter().any(|a| a.field == field) {

@@ -12,22 +12,22 @@ use crate::store::queues::{self, Place};
 use crate::store::{Assign, AssignValue, Plan, Rows};
 use crate::{Cx, Error, Problem, Result, Value};
 
-/// How often a guarded write is repeated when a look at the record says that it should have
-/// succeeded.
+/// The maximum number of repetitions of a conditional write that changed nothing although a read of
+/// the record finds no reason.
 pub(crate) const REPEATS: usize = 3;
-/// How often a write that rests on what was read before is repeated, each time because somebody
-/// else changed the record.
+/// The maximum number of repetitions of a write that depends on a read, each after a concurrent
+/// change of the record.
 const CHANGES: usize = 32;
 
-/// The attempts of one who changes a record by what was read of it.
+/// The attempts of a change that depends on a read of its record.
 ///
-/// Of many who want one record only one gets on at a time. Whoever finds others at it, or has met
-/// them, waits in a queue of this process: the first of it reads and writes while the others wait,
-/// so that each gets on, however many and however slow they are. What other processes do, or a
-/// transaction, is met by trying again, after a while of one's own.
+/// Of several concurrent calls on one record, only one succeeds at a time. A call that finds others
+/// waiting, or has lost to one, waits in a queue of this process. The first call of the queue reads
+/// and writes while the others wait, so every call succeeds in the end. After a conflict with
+/// another process or with a transaction, the call waits for a random time and tries again.
 ///
-/// A call waits in one queue at most: what it calls at the head of a queue runs with
-/// [`Turns::inner`], and waits in none.
+/// A call waits in one queue at most: calls from the head of a queue use [`Turns::inner`] and wait
+/// in no other queue.
 #[derive(Default)]
 pub(crate) struct Turns {
     attempts: usize,
@@ -37,8 +37,8 @@ pub(crate) struct Turns {
 }
 
 impl Turns {
-    /// Waits for the next attempt; `false` when there have been enough. Which record it is may be
-    /// known only after the first.
+    /// Waits for the next attempt; `false` after the last one. The record may be known only after
+    /// the first attempt.
     pub(crate) async fn next(&mut self, cx: &Cx, desc: &EntityDesc, id: Option<&Value>) -> bool {
         let attempt = self.attempts;
         if attempt == CHANGES {
@@ -47,15 +47,15 @@ impl Turns {
         self.attempts += 1;
         if let Some(rounds) = attempt.checked_sub(3) {
             self.place = None;
-            // Nobody sleeps within a transaction: others wait for what it holds.
+            // A call within a transaction does not sleep, because others wait for its locks.
             if cx.in_transaction().is_none() {
-                // A state of its own for each call, from the system's randomness.
+                // Each call has its own random state.
                 let micros = RandomState::new().hash_one(attempt) % (1000 << rounds.min(6));
                 tokio::time::sleep(Duration::from_micros(micros)).await;
             }
         }
-        // Nor does it wait here: it may hold what the first of the queue waits for. The first
-        // itself waits for nobody else.
+        // A call within a transaction does not wait here, because the first call of the queue may
+        // wait for its locks. The first call itself waits for no other call.
         if let (None, Some(id), None, false) = (&self.place, id, cx.in_transaction(), cx.is_first())
         {
             let of = match id {
@@ -71,14 +71,14 @@ impl Turns {
         true
     }
 
-    /// The call as its attempt runs: at the head of a queue it says so to what it calls.
+    /// The context for an attempt. At the head of a queue it is marked as such.
     pub(crate) fn inner<'a>(&'a self, cx: &'a Cx) -> &'a Cx {
         self.first.as_ref().unwrap_or(cx)
     }
 }
 
 impl Table {
-    /// Creates a record. On success the rows hold it.
+    /// Creates a record. If it succeeds, the rows contain the record.
     ///
     /// # Errors
     /// `validation_failed` with every problem; `conflict` for a taken key or unique.
@@ -98,8 +98,7 @@ impl Table {
         Ok((rows, id))
     }
 
-    /// A draft of a new record that meets every rule, with a value for every field: defaults are
-    /// filled in.
+    /// Checks the draft of a new record against every rule and fills in defaults.
     ///
     /// # Errors
     /// `validation_failed` with every problem.
@@ -107,7 +106,7 @@ impl Table {
         self.new_record(cx, draft, self.desc.check)
     }
 
-    /// The same without the rule over the whole record: it may not come to that record.
+    /// The same without the rule over the whole record, which may not be needed.
     ///
     /// # Errors
     /// As [`checked_create`](Self::checked_create).
@@ -219,8 +218,8 @@ impl Table {
         self.write(cx, &id, conditions, sets, version, form).await
     }
 
-    /// A draft of changes that meets every rule on single fields. The rule over the whole record
-    /// needs the record.
+    /// Checks the draft of a change against the rules of single fields. The rule over the whole
+    /// record needs the record.
     ///
     /// # Errors
     /// `validation_failed` with every problem.
@@ -249,8 +248,8 @@ impl Table {
         }
     }
 
-    // With a rule over the whole record, the write carries what the rule saw: it applies only while
-    // the record is unchanged.
+    // If there is a rule over the whole record, the write applies only while the record is as the
+    // rule saw it.
     async fn update_checked(
         &self,
         cx: &Cx,
@@ -305,8 +304,8 @@ impl Table {
             if rows.count > 0 {
                 return Ok(rows);
             }
-            // Zero rows: one read says why. When it finds nothing wrong, the record changed in
-            // between.
+            // No row was written: one read finds the reason. If it finds none, the record changed
+            // in between.
             let current = self
                 .read(
                     cx,
@@ -380,13 +379,13 @@ impl Table {
             .await
     }
 
-    /// Adds what every mutation writes: on-update dates (from the argument slot `now`) and the
-    /// version.
+    /// Adds the values that every change writes: on-update dates (from the argument slot `now`) and
+    /// the version.
     pub fn touch(&self, set: Vec<Assign>, now: usize) -> Vec<Assign> {
         super::touch::touch(self.desc, set, now)
     }
 
-    /// Removes a record whatever its state, also where deleting only marks it. For the application
+    /// Removes a record in any state, even if deletion only marks records. For the application
     /// itself.
     ///
     /// # Errors

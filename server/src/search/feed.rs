@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::Index;
 use super::index::CHUNK;
 use crate::Result;
-use crate::event::{EntityEvent, EventSink};
+use crate::event::{Batch, EventSink};
 use crate::resource::{BoxFuture, Table};
 
 /// Feeds the index of one entity.
@@ -16,12 +16,12 @@ pub(super) struct Feed {
 }
 
 impl EventSink for Feed {
-    fn publish<'a>(&'a self, events: &'a [EntityEvent]) -> BoxFuture<'a, Result<()>> {
+    fn publish<'a>(&'a self, batch: &'a Batch) -> BoxFuture<'a, Result<()>> {
         Box::pin(async move {
             let mut seen = HashSet::new();
-            let affected = events
+            let affected = batch
                 .iter()
-                .flat_map(EntityEvent::affected)
+                .flat_map(|event| event.affected())
                 .filter(|id| seen.insert(*id));
             let ids: Vec<String> = affected.map(str::to_owned).collect();
             for ids in ids.chunks(CHUNK) {

@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use tokio::sync::{Mutex, watch};
+use tokio::sync::Mutex;
 
 use super::{Patience, Rows, Statement, Store, Transaction};
 use crate::{Code, Error, Result, Uuid, Value};
@@ -13,8 +13,8 @@ use crate::{Code, Error, Result, Uuid, Value};
 #[derive(Default)]
 pub(crate) struct TxScope {
     state: Mutex<State>,
-    /// The first event of the transaction, and the channel that wakes the relay after the commit.
-    emitted: parking_lot::Mutex<Option<(Uuid, watch::Sender<()>)>>,
+    /// The first event of the transaction.
+    emitted: parking_lot::Mutex<Option<Uuid>>,
     /// Functions that run after the commit, in the order in which they were added.
     after_commit: parking_lot::Mutex<Vec<Box<dyn FnOnce() + Send>>>,
     /// The address of the store on which it has begun; 0 before.
@@ -112,9 +112,6 @@ impl TxScope {
             State::Open(_, transaction) => transaction.commit().await?,
             State::Fresh | State::Ended => {}
         }
-        if let Some((_, wake)) = &*self.emitted.lock() {
-            wake.send_replace(());
-        }
         let after_commit = std::mem::take(&mut *self.after_commit.lock());
         for work in after_commit {
             // The records are stored: a panic must not turn the call into an error.
@@ -131,15 +128,13 @@ impl TxScope {
     }
 
     /// Notes an event, which takes effect on commit.
-    pub(crate) fn note_event(&self, id: Uuid, wake: &watch::Sender<()>) {
-        self.emitted
-            .lock()
-            .get_or_insert_with(|| (id, wake.clone()));
+    pub(crate) fn note_event(&self, id: Uuid) {
+        self.emitted.lock().get_or_insert(id);
     }
 
     /// Its first event.
     pub(crate) fn first_event(&self) -> Option<Uuid> {
-        self.emitted.lock().as_ref().map(|(id, _)| id.clone())
+        self.emitted.lock().clone()
     }
 
     /// Rolls back.

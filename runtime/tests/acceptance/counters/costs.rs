@@ -1,5 +1,4 @@
-//! Only what can change what counts pays for it: all else is the one statement that it is without a
-//! counter.
+//! A change that cannot affect a counter needs no additional statement.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,7 +8,7 @@ use linchpin::store::Store;
 use super::*;
 use crate::around::Around;
 
-/// Statements within transactions are not counted here: they would show as none.
+/// Statements within transactions are not counted here: they appear as none.
 async fn idle_routes(store: Arc<dyn Store>) {
     let statements = Arc::new(AtomicUsize::new(0));
     let counting = Around::new(store, Arc::clone(&statements));

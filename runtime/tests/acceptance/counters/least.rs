@@ -1,4 +1,4 @@
-//! `min`: fewer than so many are never left.
+//! `min`: the counter never falls below its minimum.
 
 use super::*;
 
@@ -73,7 +73,7 @@ pub(super) async fn least_is_kept(s: &Server) {
     );
     assert_eq!(s.delete(&format!("/memberships/{bob}")).await.status, 204);
     sound(s, "another owner").await;
-    // Two who step down at once: one stays.
+    // Two owners step down concurrently: one remains an owner.
     for round in 0..8 {
         let name = format!("r{round}");
         club(s, &name, &["a", "b"]).await;
@@ -92,7 +92,7 @@ pub(super) async fn least_is_kept(s: &Server) {
         assert_eq!(told, [200, 409], "{down:?}");
     }
     sound(s, "races").await;
-    // The application itself may.
+    // The application itself may remove the last one.
     let members = s.running().adapter::<Membership>().unwrap();
     let last = of(s, "c").await;
     members
@@ -106,7 +106,7 @@ pub(super) async fn least_is_kept(s: &Server) {
     sound(s, "an erasure").await;
 }
 
-/// Deleting the record with the number deletes the counted ones in spite of `min`.
+/// Deleting the record with the counter deletes the counted records in spite of `min`.
 pub(super) async fn least_of_what_is_deleted(s: &Server) {
     club(s, "c", &["ann"]).await;
     assert_eq!(s.delete("/clubs/c").await.status, 204);
@@ -114,7 +114,7 @@ pub(super) async fn least_of_what_is_deleted(s: &Server) {
     sound(s, "a deletion").await;
 }
 
-/// A change that is refused has been made in part: none of the transaction lasts.
+/// A refused change was partly done: the whole transaction is rolled back.
 pub(super) async fn least_within_a_transaction(s: &Server) {
     club(s, "c", &["ann"]).await;
     let (members, id) = (

@@ -1,8 +1,8 @@
-//! Many at once, over the same few records.
+//! Concurrent changes of the same few records.
 
 use super::*;
 
-/// Everything there is, by 25 callers.
+/// Every kind of change, by 25 concurrent callers.
 pub(super) async fn parallel(s: &Server) {
     topics(s, &["t", "u"]).await;
     for round in 0..3 {
@@ -41,8 +41,8 @@ pub(super) async fn parallel(s: &Server) {
     }
 }
 
-/// Records go back and forth between two others, by keys that must name them: nobody waits in a
-/// circle.
+/// Records move between two others in opposite directions, by keys with integrity checks: no
+/// deadlock.
 pub(super) async fn moves_in_opposing_order(s: &Server) {
     post(s, "/posts", json!({"id": "p"})).await;
     post(s, "/posts", json!({"id": "q"})).await;
@@ -86,7 +86,7 @@ pub(super) async fn moves_in_opposing_order(s: &Server) {
     }
 }
 
-/// Records and what names them are made at once.
+/// Records and the records that refer to them are created concurrently.
 pub(super) async fn named_before(s: &Server) {
     for round in 0..12 {
         let made = s

@@ -1,4 +1,4 @@
-//! The entities that tell, and those that nobody listens to.
+//! Entities with events, and entities without consumers.
 
 use linchpin::prelude::*;
 
@@ -61,7 +61,7 @@ pub const PUBLISH_ALL: Operation<Article>;
 #[operation(kind = "batch", action = "update", filter = (views == param(views)), set(pin = param(pin), secret = param(secret)))]
 pub const REKEY: Operation<Article>;
 
-/// Its routes say what their events hold.
+/// Its routes declare the content of their events.
 #[entity(
     namespace = "help",
     soft_delete(closed_at),
@@ -93,7 +93,7 @@ pub const SWEEP: Operation<Ticket>;
 #[operation(kind = "batch", action = "update", filter = (open == false), set(open = true))]
 pub const REOPEN_ALL: Operation<Ticket>;
 
-/// Nobody listens to it.
+/// It has no consumers.
 #[entity(routes(auth = none))]
 #[derive(Clone, Debug)]
 pub struct Quiet {
@@ -101,7 +101,7 @@ pub struct Quiet {
     pub id: String,
 }
 
-/// Deleted records stay, and belong to somebody.
+/// Records with soft delete and an owner.
 #[entity(tenant(team, optional), soft_delete(gone_at))]
 #[derive(Clone, Debug)]
 pub struct Memo {
@@ -113,7 +113,7 @@ pub struct Memo {
     pub gone_at: Option<Timestamp>,
 }
 
-/// Of tenants that are numbers.
+/// Its tenants are numbers.
 #[entity(tenant(house, optional), version(required_on_write = false))]
 #[derive(Clone, Debug)]
 pub struct Bill {
@@ -131,7 +131,7 @@ pub const PAY: Operation<Bill>;
 #[operation(kind = "batch", action = "update", filter = (paid == param(paid)), set(paid = 9), route(event(expose = "records")))]
 pub const SETTLE: Operation<Bill>;
 
-/// Somebody aboard.
+/// A member of a crew.
 #[derive(Embedded, Clone, Debug)]
 pub struct Sailor {
     pub id: String,
@@ -149,7 +149,7 @@ pub struct Crew {
 #[operation(kind = "collection", field = sailors, operations(list, add, remove))]
 pub const SAILORS: Operation<Crew>;
 
-/// Seen by those who see its shelf, and by whoever it is for.
+/// Visible to those who see its shelf, and to its recipient.
 #[entity(
     gate(shelf_id -> Shelf),
     visible(reader == ctx(actor.id) || hushed == false),

@@ -1,4 +1,4 @@
-//! Requests as they are sent, and answers with what must differ taken out.
+//! The requests, and the responses without the parts that must differ.
 
 use serde_json::{Map, Value as Json};
 
@@ -43,8 +43,8 @@ pub(super) async fn request(
     s.raw(method, path, &all, &text).await
 }
 
-/// An answer with what must differ taken out: the request's id, the date of the answer, and the
-/// names the asker gave.
+/// A response without the parts that must differ: the request id, the date, and the values that the
+/// caller sent.
 pub(super) fn plain(reply: &Reply, known: &Known, cursor: &str) -> String {
     let mut headers: Vec<String> = reply
         .headers
@@ -78,7 +78,7 @@ pub(super) fn plain(reply: &Reply, known: &Known, cursor: &str) -> String {
     fresh_ids(&text)
 }
 
-/// Keys of records that the probe itself made, and what is signed over them.
+/// Keys of records that the probe itself created, and their signatures.
 fn fresh_ids(text: &str) -> String {
     let uuid =
         regex::Regex::new("[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}").unwrap();

@@ -1,4 +1,4 @@
-//! Idempotency keys and records of other callers have no effect on one's own calls.
+//! Idempotency keys and records of other callers do not affect a caller's own calls.
 
 use linchpin::entity::{EntityDesc, Link};
 use linchpin::http::{Action, Endpoint};
@@ -10,7 +10,7 @@ use super::probes::{Request, forged, probes, push};
 use super::records::{clean, dump, everything, is_theirs, phantom, uniq, victim};
 use crate::server::{Reply, Server};
 
-/// A route that is swept, and below which path it lies.
+/// A swept route, and the path of its entity.
 #[derive(Clone, Copy)]
 pub(super) struct Swept<'a> {
     pub(super) s: &'a Server,
@@ -23,9 +23,8 @@ pub(super) struct Swept<'a> {
 const KEY: &str = "idempotency-key";
 const REPLAYED: &str = "idempotency-replayed";
 
-/// A route whose calls can be repeated: the victim has called it under a key, and the caller does
-/// the same under the same key. The answer is that for a key which nobody has used, about a record
-/// which nobody has.
+/// A route with idempotency: the victim has called it with a key, and the caller sends the same
+/// call with the same key. The response must be that for an unused key and a missing record.
 pub(super) async fn answers_are_not_replayed(route: Swept<'_>) -> bool {
     let Swept {
         s,
@@ -43,7 +42,7 @@ pub(super) async fn answers_are_not_replayed(route: Swept<'_>) -> bool {
         return false;
     }
     let name = format!("{} {}", endpoint.method.as_str(), endpoint.path);
-    // The very same call, and one about the same record with values of its own.
+    // The same call, and a call about the same record with other values.
     for same in [true, false] {
         let theirs = victim(s, sweep, base, desc, 2).await;
         let nobodys = phantom(desc, &theirs);
@@ -88,8 +87,8 @@ pub(super) async fn answers_are_not_replayed(route: Swept<'_>) -> bool {
             before,
             "{name} changed what is not the caller's"
         );
-        // Uniques beyond one's own records tell that a value is taken; in a call of one's own none
-        // is.
+        // A unique across owners reveals that a value is taken. The caller's own values are not
+        // taken.
         if same && real.status == 409 {
             continue;
         }
@@ -104,7 +103,8 @@ pub(super) async fn answers_are_not_replayed(route: Swept<'_>) -> bool {
     true
 }
 
-/// A route that includes: one's own record names a record of the victim, or is named by one.
+/// A route with `include`: the caller's record refers to a record of the victim, or the other way
+/// round.
 pub(super) async fn included_records_are_ones_own(route: Swept<'_>) -> bool {
     let Swept {
         s,
@@ -121,7 +121,7 @@ pub(super) async fn included_records_are_ones_own(route: Swept<'_>) -> bool {
         return false;
     }
     for relation in desc.relations {
-        // The relations of the fixture lead to their own entity.
+        // The relations of the fixture refer to their own entity.
         let theirs = victim(s, sweep, base, desc, 3).await;
         let nobodys = phantom(desc, &theirs);
         let mut answers = Vec::new();
@@ -139,7 +139,8 @@ pub(super) async fn included_records_are_ones_own(route: Swept<'_>) -> bool {
                     );
                 }
                 Link::HasMany { key, .. } => {
-                    // It names the caller's record; the phantom's twin names another one.
+                    // It refers to the caller's record; the twin without existing values refers to
+                    // another one.
                     let real = known["id"] == theirs["id"];
                     let named = if real {
                         own.rsplit('/').next().unwrap().to_owned()
@@ -205,8 +206,7 @@ pub(super) async fn included_records_are_ones_own(route: Swept<'_>) -> bool {
     true
 }
 
-/// A derive that goes on from records to what they name: one's own record names a record of the
-/// victim.
+/// A `derive` that follows references: the caller's record refers to a record of the victim.
 pub(super) async fn derived_records_are_ones_own(route: Swept<'_>) -> bool {
     let Swept {
         s,
@@ -239,7 +239,8 @@ pub(super) async fn derived_records_are_ones_own(route: Swept<'_>) -> bool {
             let asked = probes(endpoint, desc, base)[0](own.json().as_object().unwrap(), "");
             let reply = send(s, sweep, &asked).await;
             assert_eq!(reply.status, 200, "{asked:?} {reply:?}");
-            // One's own record is there, by another source, and what it names is not.
+            // The caller's record is in the response through another source; the record that it
+            // refers to is not.
             assert_eq!(
                 reply.json().as_array().map(Vec::len),
                 Some(1),

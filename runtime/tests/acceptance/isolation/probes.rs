@@ -105,7 +105,7 @@ pub(super) fn probes(endpoint: &Endpoint, desc: &'static EntityDesc, base: &str)
                 }
             }),
         );
-        // Parameters nobody declared.
+        // Unknown parameters.
         add(
             &mut out,
             Box::new(move |request, known, _| {
@@ -157,8 +157,8 @@ pub(super) fn probes(endpoint: &Endpoint, desc: &'static EntityDesc, base: &str)
                     "[contains]",
                     "[has]",
                 ] {
-                    // How a stranger's value sorts against one's own says nothing of whether it is
-                    // there.
+                    // The order of another caller's value and the caller's own does not reveal
+                    // whether the value exists.
                     if matches!(operator, "[gt]" | "[gte]" | "[lt]" | "[lte]") {
                         continue;
                     }
@@ -177,7 +177,7 @@ pub(super) fn probes(endpoint: &Endpoint, desc: &'static EntityDesc, base: &str)
         }
         Action::Operation(..) if endpoint.method.as_str() == "GET" => {}
         _ => {
-            // A body where there is none, and one that is no body at all.
+            // A body on a route without one, and an invalid body.
             add(
                 &mut out,
                 Box::new(|request, known, _| request.body = Some(Json::Object(known.clone()))),
@@ -188,7 +188,7 @@ pub(super) fn probes(endpoint: &Endpoint, desc: &'static EntityDesc, base: &str)
             );
         }
     }
-    // Twice in a row: the second may meet what the first has changed of one's own.
+    // Twice in a row: the second call may find the effect of the first on the caller's own records.
     add(&mut out, Box::new(|_, _, _| {}));
     let _ = base;
     out
@@ -237,7 +237,7 @@ fn body(desc: &'static EntityDesc, known: &Known, wanted: impl Fn(&FieldDesc) ->
     Json::Object(members.collect())
 }
 
-/// Whether a unique beyond one's own records tells that a value is taken: a refused create says so.
+/// Whether a global unique reveals that a value is taken: a refused create names the field.
 fn told(desc: &EntityDesc, field: &FieldDesc) -> bool {
     let holds = |u: &linchpin::entity::UniqueDesc| {
         u.fields.iter().any(|f| desc.fields[*f].wire == field.wire)
@@ -293,7 +293,7 @@ fn operation(
             }
             Place::Whole(Whole::Patch) => {
                 let mut item = value.get(0).cloned().unwrap_or_else(|| json!({}));
-                // The member that tells items apart never changes.
+                // The member that identifies an item never changes.
                 item.as_object_mut().unwrap().remove("id");
                 whole = Some(item);
             }
@@ -304,7 +304,7 @@ fn operation(
     }
 }
 
-/// The path with the record's values in it.
+/// The path with the record's values.
 fn fill(path: &str, desc: &EntityDesc, endpoint: &Endpoint, known: &Known) -> String {
     let value = |name: &str| -> String {
         let field = match endpoint.action {
@@ -316,7 +316,7 @@ fn fill(path: &str, desc: &EntityDesc, endpoint: &Endpoint, known: &Known) -> St
             _ => None,
         };
         let wire = field.unwrap_or(&desc.fields[desc.primary]).wire;
-        // Of a list of items, the id of the first.
+        // The id of the first item of a list.
         let text = known
             .get(wire)
             .and_then(|value| value.as_str().or_else(|| value[0]["id"].as_str()));
@@ -331,7 +331,7 @@ fn fill(path: &str, desc: &EntityDesc, endpoint: &Endpoint, known: &Known) -> St
     segments.collect::<Vec<_>>().join("/")
 }
 
-/// A position within the victim's records on this route; any text where the route has no pages.
+/// A cursor between the victim's records on this route; any text if the route has no pages.
 pub(super) async fn cursor(
     s: &Server,
     sweep: &Sweep,
@@ -363,7 +363,7 @@ pub(super) async fn cursor(
     "bm90IGEgY3Vyc29y".to_owned()
 }
 
-/// A cursor that nobody has signed.
+/// A cursor without a valid signature.
 pub(super) fn forged(cursor: &str) -> String {
     let turn = |c: char| if c == 'A' { 'B' } else { 'A' };
     cursor

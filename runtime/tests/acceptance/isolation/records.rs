@@ -1,4 +1,4 @@
-//! The victim's records, nobody's of the same shape, and the caller's own.
+//! The victim's records, values of the same form that no record has, and the caller's own records.
 
 use linchpin::entity::{EntityDesc, FieldDesc, Kind, PageArgs};
 use linchpin::prelude::*;
@@ -9,7 +9,7 @@ use super::answers::request;
 use super::{Known, OWN, Sweep, THEIRS};
 use crate::server::Server;
 
-/// A record of the victim, with every field it can have.
+/// A record of the victim with every optional field.
 pub(super) async fn victim(
     s: &Server,
     sweep: &Sweep,
@@ -43,14 +43,14 @@ pub(super) async fn victim(
     reply.json().as_object().unwrap().clone()
 }
 
-/// Has a record name what it is seen through.
+/// Sets the reference to the record that makes it visible.
 fn name(desc: &EntityDesc, what: &str, body: &mut Map<String, Json>) {
     for gate in desc.gates {
         body.insert(desc.fields[gate.field].wire.to_owned(), json!(what));
     }
 }
 
-/// Texts of one length that occur once.
+/// A unique text of a fixed length.
 pub(super) fn uniq() -> String {
     use std::sync::atomic::{AtomicUsize, Ordering};
     static NEXT: AtomicUsize = AtomicUsize::new(100_000);
@@ -76,12 +76,12 @@ fn sample(field: &FieldDesc, text: &str) -> Json {
     }
 }
 
-/// The same shape with values that no record holds.
+/// A record of the same form with values that no record has.
 pub(super) fn phantom(desc: &EntityDesc, of: &Known) -> Known {
     let turned = |text: &str| -> String {
         let turn = |c: char| match c {
             '0'..='9' => char::from(b'9' - (c as u8 - b'0')),
-            // Ids are lower-case hexadecimal and stay so.
+            // Ids stay lower-case hexadecimal.
             'a'..='f' => char::from(b'f' - (c as u8 - b'a')),
             other => other,
         };
@@ -114,7 +114,7 @@ pub(super) fn phantom(desc: &EntityDesc, of: &Known) -> Known {
     out
 }
 
-/// Everything the store holds, deleted records included, as the application itself sees it.
+/// All stored records, including deleted ones, as the application itself sees them.
 pub(super) async fn everything(
     s: &Server,
     desc: &'static EntityDesc,
@@ -154,7 +154,7 @@ pub(super) async fn dump(s: &Server, desc: &'static EntityDesc) -> Vec<String> {
     theirs.map(|record| format!("{record:?}")).collect()
 }
 
-/// Leaves the caller with one record, whatever earlier probes have made of it.
+/// Gives the caller exactly one record, whatever earlier probes did.
 pub(super) async fn clean(s: &Server, sweep: &Sweep, base: &str, desc: &'static EntityDesc) {
     let table = s.running().adapters().table(desc.storage_name).unwrap();
     for record in everything(s, desc)

@@ -1,4 +1,4 @@
-//! Records that somebody is writing to while what they name is deleted.
+//! Records that another transaction writes while the record that they refer to is deleted.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -9,14 +9,14 @@ use serde_json::json;
 use super::{Memo, MemoPatch, Project, ProjectPatch, get, people, post};
 use crate::server::{Reply, Server};
 
-/// Deletes a person while a transaction lasts that has done some work.
+/// Deletes a person during a transaction that has done some work.
 async fn deleted_during(s: &Server, work: impl AsyncFnOnce(&Cx) -> Result<()>) -> Reply {
     let mut deletion = pin!(s.delete("/people/gone"));
     let early = Cx::actor(Actor::user("w"))
         .at(s.now())
         .transaction(async |cx| {
             work(cx).await?;
-            // Whoever does not wait for the transaction is done by then.
+            // A deletion that does not wait for the transaction has finished by then.
             Ok(tokio::select! {
                 reply = &mut deletion => Some(reply),
                 () = tokio::time::sleep(Duration::from_millis(300)) => None,
@@ -30,7 +30,7 @@ async fn deleted_during(s: &Server, work: impl AsyncFnOnce(&Cx) -> Result<()>) -
     }
 }
 
-/// Neither passed over nor lost: they are waited for.
+/// They are neither skipped nor lost: the deletion waits for them.
 pub(super) async fn records_in_use(s: &Server) {
     people(s, &["gone"]).await;
     for id in ["a", "b"] {
@@ -79,7 +79,7 @@ pub(super) async fn records_in_use(s: &Server) {
     assert_eq!(get(s, "/memos/a").await["text"], "x");
 }
 
-/// More than one statement takes, of which some have gone elsewhere meanwhile.
+/// More records than one statement handles; some of them get another key in the meantime.
 pub(super) async fn many_in_use(s: &Server) {
     people(s, &["gone"]).await;
     let memos = s.running().adapter::<Memo>().unwrap();

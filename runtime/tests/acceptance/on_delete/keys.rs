@@ -1,4 +1,4 @@
-//! A key names a record, whichever way it is written.
+//! A key must refer to a record, on every path that writes it.
 
 use serde_json::{Value as Json, json};
 
@@ -11,12 +11,12 @@ pub(super) async fn keys_name_records(s: &Server) {
     s.post("/desks", json!({"id": "e", "personId": "bob"}))
         .await
         .problem("reference", "personId");
-    // A rule on the value comes before, and nothing was written.
+    // Rules on the value are checked first, and nothing is written.
     s.post("/desks", json!({"id": "e", "personId": null}))
         .await
         .problem("null_not_allowed", "personId");
     assert_eq!(s.get("/desks/e").await.status, 404);
-    // None is no key.
+    // Null is not a key.
     post(s, "/memos", json!({"id": "m", "authorId": null})).await;
     post(s, "/memos", json!({"id": "n"})).await;
     s.post("/tickets", json!({"id": "7", "projectId": "p"}))
@@ -34,7 +34,7 @@ pub(super) async fn keys_name_records(s: &Server) {
         .map(|(path, code)| format!("{path} {code}"))
         .collect();
     assert_eq!(problems, ["parentId reference", "twinId reference"]);
-    // A record does not name itself before it is there.
+    // A record cannot refer to itself before it exists.
     s.post("/nodes", json!({"id": "self", "parentId": "self"}))
         .await
         .problem("reference", "parentId");
@@ -95,7 +95,7 @@ pub(super) async fn keys_of_operations(s: &Server) {
             .json()["authorId"],
         "bob"
     );
-    // At the parameter that brought it.
+    // The problem names the parameter of the key.
     s.post("/memos/m/finish", json!({"by": "nobody"}))
         .await
         .problem("reference", "by");

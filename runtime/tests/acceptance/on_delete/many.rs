@@ -1,4 +1,4 @@
-//! Many at once: children against the deletion of what they name.
+//! Concurrent creations of children and deletions of their parent.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use tokio::sync::Barrier;
 use super::people;
 use crate::server::Server;
 
-/// Calls that meet a deletion, all at once.
+/// Creates children concurrently with a deletion.
 pub(super) async fn against(s: &Server, path: &str, body: impl Fn(usize) -> Json, children: &str) {
     for round in 0..12 {
         let _ = s.delete("/people/gone").await;
@@ -37,7 +37,8 @@ pub(super) async fn against(s: &Server, path: &str, body: impl Fn(usize) -> Json
         );
         let orphans = s.walk(&format!("{children}?limit=200")).await;
         for (n, reply) in outcomes.iter().enumerate().filter(|(n, _)| *n != 6) {
-            // Of several transactions at a time one may lose; it says so, and has done nothing.
+            // One of several concurrent transactions may fail. It then reports the failure and has
+            // changed nothing.
             assert!(matches!(reply.status, 201 | 400 | 503), "{n} {reply:?}");
             if reply.status == 400 {
                 assert!(

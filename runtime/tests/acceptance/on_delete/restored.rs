@@ -1,8 +1,8 @@
-//! Records that come back, and what they belong to.
+//! Restored records, and the records that they refer to.
 
 use super::*;
 
-/// Kept when it is deleted.
+/// A binder with soft delete.
 #[entity(soft_delete(deleted_at), routes(auth = none))]
 #[derive(Clone, Debug)]
 pub struct Binder {
@@ -16,7 +16,7 @@ pub struct Binder {
 #[operation(kind = "restore", route(roles = ["admin"]))]
 pub const REOPEN: Operation<Binder>;
 
-/// Ends with its binder, which counts it. May be of a person, who is not kept.
+/// Deleted with its binder, which counts it. It may refer to a person, who has no soft delete.
 #[entity(
     soft_delete(deleted_at),
     belongs_to(binder: Binder, key = binder_id, on_delete = "cascade"),
@@ -69,7 +69,7 @@ async fn children_come_back_to_parents(s: &Server) {
     assert_eq!(s.raw("DELETE", "/sheets/one", &[], "").await.status, 204);
     assert_eq!(restore(s, "/sheets/one/restore").await.status, 200);
     assert_eq!(sheets(s).await, 2);
-    // One that goes by itself, and one that goes with its binder.
+    // One sheet is deleted alone, the other with its binder.
     assert_eq!(s.raw("DELETE", "/sheets/one", &[], "").await.status, 204);
     assert_eq!(s.raw("DELETE", "/binders/b", &[], "").await.status, 204);
     for path in ["/sheets/one/restore", "/sheets/two/restore"] {
@@ -83,7 +83,7 @@ async fn children_come_back_to_parents(s: &Server) {
     }
     assert_eq!(s.get("/sheets").await.json()["items"], json!([]));
     assert_eq!(restore(s, "/binders/b/reopen").await.status, 200);
-    // What was deleted with it stays so, until somebody brings it back as well.
+    // Sheets that were deleted with the binder stay deleted until they are restored too.
     assert_eq!(
         (
             s.get("/sheets").await.json()["items"].clone(),
@@ -112,7 +112,7 @@ async fn all_that_is_gone_is_told(s: &Server) {
         .status,
         201
     );
-    // A person is kept by a sheet that is there, and by none that is not.
+    // A live sheet prevents the deletion of its person; a deleted one does not.
     assert_eq!(s.raw("DELETE", "/people/ann", &[], "").await.status, 409);
     assert_eq!(s.raw("DELETE", "/binders/b", &[], "").await.status, 204);
     assert_eq!(s.raw("DELETE", "/people/ann", &[], "").await.status, 204);
@@ -125,7 +125,7 @@ async fn all_that_is_gone_is_told(s: &Server) {
             ("personId".to_owned(), "reference".to_owned())
         ]
     );
-    // In a transaction of the application's own, nothing of it lasts.
+    // In a transaction of the application, everything is rolled back.
     let app = s.running();
     let (sheets, people, cx) = (
         app.adapter::<Sheet>().unwrap(),

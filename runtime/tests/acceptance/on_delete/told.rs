@@ -1,27 +1,28 @@
-//! What follows from a deletion is told like every other change.
+//! Effects of a deletion emit events like every other change.
 
+use linchpin::event::Batch;
 use linchpin::{BoxFuture, EntityEvent, EventSink, Result};
 use serde_json::json;
 
 use super::{OFFICE, people, post};
 use crate::server::Server;
 
-/// Hands on what it hears.
+/// Forwards events to a channel.
 struct Heard(tokio::sync::mpsc::UnboundedSender<EntityEvent>);
 
 impl EventSink for Heard {
-    fn publish<'a>(&'a self, events: &'a [EntityEvent]) -> BoxFuture<'a, Result<()>> {
+    fn publish<'a>(&'a self, batch: &'a Batch) -> BoxFuture<'a, Result<()>> {
         Box::pin(async move {
-            for event in events {
-                let _ = self.0.send(event.clone());
+            for event in batch {
+                let _ = self.0.send(EntityEvent::clone(event));
             }
             Ok(())
         })
     }
 }
 
-/// Every record that follows makes an event of its own, by whoever deleted the first; what is
-/// undone makes none.
+/// Every affected record emits its own event, whoever deleted the first record. A rolled-back
+/// deletion emits none.
 async fn effects_are_told(start: impl AsyncFnOnce(Heard) -> Server) {
     let (sender, mut events) = tokio::sync::mpsc::unbounded_channel();
     let s = start(Heard(sender)).await;

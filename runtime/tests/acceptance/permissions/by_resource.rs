@@ -1,4 +1,4 @@
-//! Questions to the evaluator about a resource.
+//! Permissions that the evaluator decides per resource.
 
 use serde_json::{Value as Json, json};
 
@@ -75,7 +75,7 @@ pub(super) async fn resources(s: &Server) {
     )
     .await;
     assert_eq!(again.code(), (400, "invalid_transition"));
-    // A thread of no container.
+    // A thread without a container.
     let loose = thread(s, "ann", "two", None).await;
     let path = format!("/threads/{}", id(&loose));
     assert_eq!(
@@ -118,7 +118,7 @@ pub(super) async fn moved_records(s: &Server) {
         ("PATCH", path.clone()),
         ("PATCH", format!("{path}/move-to")),
     ] {
-        // Both the container it leaves and the one it comes to.
+        // The grant must cover the old and the new container.
         let one = s.token("bob", &["write@c1"]);
         assert_eq!(
             call(s, &one, method, &path, to("c2")).await.code(),
@@ -146,8 +146,8 @@ pub(super) async fn moved_records(s: &Server) {
             "c1"
         );
     }
-    // Many at once, as one: neither the author nor whoever may write to all of them may write to
-    // where they come to.
+    // The same for many records at once: neither the author nor a caller with a grant for all of
+    // them may move them into a container without a grant for it.
     let body = |to: &str| json!({"title": record["title"], "to": to});
     for (who, roles) in [("ann", &[][..]), ("bob", &["write", "-write@c2"])] {
         let moved = call(

@@ -15,7 +15,7 @@ pub fn judged(app: App) -> App {
     app.plugin(Judge).override_operation(REPLACED, replaced)
 }
 
-/// Does what it likes once it runs: that it may is checked before.
+/// An override without checks of its own: the permission was checked before.
 async fn replaced(call: OverrideCall) -> Result<Outcome> {
     let Inputs::Operation(args, ..) = call.inputs else {
         return Err(Error::internal("another operation"));
@@ -39,7 +39,7 @@ async fn replaced(call: OverrideCall) -> Result<Outcome> {
 }
 
 /// Grants by the roles of the actor: `write` or `write@c1` allows, `-write@c1` denies, `banned`
-/// denies with a reason, `broken` fails. `mover` moves the thread `moving` while it is looked at.
+/// denies with a reason, `broken` fails. `mover` moves the thread `moving` during the decision.
 pub struct Judge;
 
 struct Book(OnceLock<Adapters>);

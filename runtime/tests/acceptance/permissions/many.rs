@@ -27,7 +27,7 @@ pub(super) async fn lists_hold_what_is_ones_own(s: &Server) {
     assert_eq!(every(ann.clone()).await, ["a", "c", "e"]);
     assert_eq!(every(all.clone()).await, ["a", "b", "c", "d", "e"]);
     assert_eq!(every(nobody.clone()).await, [""; 0]);
-    // Pages are cut behind the condition.
+    // Pages are filled after the condition.
     let first = call(s, &ann, "GET", "/papers", Json::Null).await;
     assert_eq!(slugs(&first), ["a", "c"]);
     let next = first.json()["nextCursor"].as_str().unwrap().to_owned();
@@ -148,7 +148,7 @@ pub(super) async fn what_is_created(s: &Server) {
     let mut other = body("bob");
     other["slug"] = json!("t");
     assert_eq!(call(s, &writer, "POST", "/papers", other).await.status, 201);
-    // Into a container, with what is stored in mind.
+    // Into a container, with the stored author.
     let thread = |author: &str, container: &str| json!({"slug": "s", "title": "T", "authorId": author, "containerId": container});
     let locked = s.token("ann", &["-write@c1"]);
     assert_eq!(
@@ -192,8 +192,8 @@ pub(super) async fn upserts(s: &Server) {
         s.token("w", &["paper.write"]),
     );
     let body = |slug: &str, author: &str| json!({"slug": slug, "title": "new", "authorId": author});
-    // There, and somebody else's, whatever the call says of its author; or new, and to be somebody
-    // else's.
+    // An existing record of another author, whatever author the call sends; or a new record of
+    // another author.
     for wanted in [body("one", "bob"), body("one", "ann"), body("two", "ann")] {
         assert_eq!(
             call(s, &bob, "POST", "/papers/ensure", wanted.clone())
@@ -353,7 +353,7 @@ pub(super) async fn included_records(s: &Server) {
             .collect();
         Ok((json!(slugs), json["top"]["slug"].clone()))
     };
-    // As the list and the route by key of the other entity see them.
+    // As the list and the `get` route of the other entity return them.
     assert_eq!(desk(&[]).await, Ok((json!(["a"]), Json::Null)));
     assert_eq!(
         desk(&["paper.write"]).await,

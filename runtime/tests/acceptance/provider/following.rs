@@ -1,4 +1,4 @@
-//! An index follows every change, and goes on where it stopped.
+//! An index follows every change, and continues after a restart.
 
 use linchpin::prelude::*;
 use serde_json::json;
@@ -97,7 +97,7 @@ pub(super) async fn every_mutation_is_followed(l: Library) {
     })
     .await;
     assert!(!l.words.indexed("papers").contains_key("undone"));
-    // Afterwards the index says what the store says.
+    // Afterwards the index equals the store.
     assert_eq!(l.words.indexed("papers").len(), 3);
 }
 
@@ -145,17 +145,17 @@ pub(super) async fn expiry_and_soft_deletion_are_followed(l: Library) {
     l.settled("secrets", |found| found.len() == 3).await;
     assert_eq!(l.as_of("red", "DELETE", "/secrets/a", "").await.status, 204);
     l.until("secrets", &[("b", "word"), ("c", "word")]).await;
-    // Nobody sees an expired record, whether or not the index knows.
+    // Expired records are invisible, whether or not they are in the index.
     l.s.advance(3_600_001);
     assert_eq!(
         ids(&l.hunt("red", "/secrets/hunt?q=word").await),
         Vec::<&str>::new()
     );
-    // One that stands in the way of another is removed then and there.
+    // An expired record that conflicts with another is removed at once.
     let body = json!({"id": "d", "slug": "two", "text": "word"}).to_string();
     assert_eq!(l.as_of("red", "POST", "/secrets", &body).await.status, 201);
     l.until("secrets", &[("c", "word"), ("d", "word")]).await;
-    // And the sweeper tells what it removes.
+    // The sweeper reports the records that it removes.
     let table = l.s.running().adapters().table("secrets").unwrap().clone();
     assert_eq!(
         table.sweep(l.s.now()).await.unwrap(),
@@ -193,7 +193,7 @@ pub(super) async fn rebuilding(l: Library) {
     l.words.plant("papers", "ghost", "word");
     l.words.plant("papers", "p0007", "stale");
     l.words.lose("papers", "p0500");
-    // Writes go on meanwhile.
+    // Writes continue in the meantime.
     let writes = async {
         for n in 0..50 {
             l.paper(&format!("new-{n}"), "word", "").await;
@@ -280,7 +280,7 @@ pub(super) async fn an_index_goes_on_where_it_stopped(on: On) {
         1,
         "stopping delivers what waits"
     );
-    // Not read again: what is not in the index stays out of it.
+    // Records are not read again: a record that is missing in the index stays missing.
     words.lose("papers", "a");
     let running = start(&one).await;
     assert_eq!(titles(&running).await, Vec::<String>::new());

@@ -45,7 +45,7 @@ struct Said {
     how: String,
 }
 
-/// A function of the user, which does as it is told.
+/// A function of the app whose parameter selects its behaviour.
 #[route(entity = Order, method = "POST", path = "act")]
 pub(super) async fn act(
     axum::Extension(cx): axum::Extension<Cx>,
@@ -168,7 +168,7 @@ pub(super) async fn a_client_that_leaves(s: &Server) {
     while s.walk("/orders").await.is_empty() {
         tokio::task::yield_now().await;
     }
-    // It has written, and goes away before it is answered.
+    // The client writes the request and leaves before the response.
     drop(socket);
     let busy = send(s, "POST", "/orders/act", &k, &body).await;
     assert_eq!(busy.code(), (409, "idempotency_in_progress"));

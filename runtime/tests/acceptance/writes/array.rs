@@ -110,7 +110,7 @@ pub(super) async fn concurrent_pushes_all_arrive(s: &Server) {
     );
 }
 
-// No ids in the list, but rules of 7.5 and 2.4: bounds and elements.
+// Rules of elements: bounds and repeats.
 pub(super) async fn arr_bounds(s: &Server) {
     let path = plain(s).await;
     let add = |tag: &str| {

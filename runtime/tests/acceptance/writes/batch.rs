@@ -139,7 +139,7 @@ pub(super) async fn a_void_batch_returns_nothing(s: &Server) {
     assert_eq!(scores, [0, 0, 3]);
 }
 
-// No id, but 7.8: a violated unique leaves everything as it was.
+// A violated unique leaves every record unchanged.
 pub(super) async fn bat_unique(s: &Server) {
     three(s).await;
     let reply = s

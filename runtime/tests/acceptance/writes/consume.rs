@@ -82,7 +82,7 @@ pub(super) async fn concurrent_consumes_succeed_once(s: &Server) {
     assert_eq!(replies.iter().filter(|r| r.json() != Json::Null).count(), 1);
 }
 
-// 7.12: N callers, M records.
+// N concurrent callers, M records.
 pub(super) async fn cons_many(s: &Server) {
     for rank in 0..10 {
         code(s, json!({"code": "k", "rank": rank})).await;
@@ -99,7 +99,7 @@ pub(super) async fn cons_many(s: &Server) {
     assert_eq!(taken.len(), 10);
 }
 
-/// The one record that is meant is waited for while somebody else is at it: it is there.
+/// A filter that matches one record waits while another transaction has locked it.
 pub(super) async fn cons_in_use(s: &Server) {
     let id = code(s, json!({"code": "k"})).await;
     let vouchers = s.running().adapter::<Voucher>().unwrap();

@@ -104,7 +104,7 @@ pub(super) async fn concurrent_upserts_create_once(s: &Server) {
     assert_eq!(s.walk("/articles").await.len(), 1);
 }
 
-// 7.9: by the key itself, where the answer tells created apart as well.
+// By the primary key; the response tells created from updated.
 pub(super) async fn ups_by_key(s: &Server) {
     let first = s
         .post("/settings/put-setting", json!({"id": "a b", "low": 1}))
@@ -140,7 +140,7 @@ pub(super) async fn ups_by_key(s: &Server) {
     assert!(replies.iter().all(|r| [200, 201].contains(&r.status)));
 }
 
-// 7.9: violating another unique.
+// A violation of another unique.
 pub(super) async fn ups_other_unique(s: &Server) {
     let path = plain(s).await;
     let id = path.rsplit('/').next().unwrap();
@@ -157,7 +157,7 @@ pub(super) async fn ups_other_unique(s: &Server) {
     assert_eq!(s.get(&path).await.json()["slug"], "a");
 }
 
-// 2.4: the rule over the whole record holds for what an upsert leaves behind.
+// The rule over the whole record is checked on the resulting record.
 pub(super) async fn ups_checked(s: &Server) {
     s.post("/settings/put-setting", json!({"id": "a", "low": 200}))
         .await
@@ -201,7 +201,7 @@ pub(super) async fn ups_checked(s: &Server) {
         .problem("type", "low");
 }
 
-/// A record that is there, and that no look finds.
+/// A record that exists, and that no read finds.
 pub(super) async fn ups_out_of_reach(s: &Server) {
     assert_eq!(
         s.post("/drawers/put-drawer", json!({"id": "a", "label": "socks"}))

@@ -1,30 +1,34 @@
 //! A store that does all that memory does, but for one lie.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::FutureExt;
 use linchpin::entity::EntityDesc;
-use linchpin::event::Entry;
+use linchpin::event::{Entry, OutboxRow};
 use linchpin::resource::BoxFuture;
 use linchpin::store::memory::Memory;
-use linchpin::store::{Outbox, Plan, Reply, Rows, Statement, Store, StoreKind, Transaction};
+use linchpin::store::{
+    Committed, Numbers, Outbox, Parked, Plan, Reply, Rows, Statement, Store, StoreKind,
+    Transaction, Waiting,
+};
 use linchpin::{Result, Timestamp, Value};
 
 /// Changes a plan on its way in.
 type Twist = fn(&'static EntityDesc, Plan) -> Plan;
-/// Changes what is written, and what comes back.
+/// Changes the arguments of a statement, or its result.
 type Bend = fn(&Statement, &mut Vec<Value>);
 type Turn = fn(&Statement, Result<Rows>) -> Result<Rows>;
 
-/// Changes what those who listen are told.
-type Whisper = fn(&mut Vec<(i64, Entry)>);
+/// Changes the delivered events of a row.
+type Whisper = fn(&mut Vec<Entry>);
 
 #[derive(Clone, Copy)]
 pub enum Lie {
     Plan(Twist),
     Args(Bend),
     Rows(Turn),
-    /// What is undone is there all the same.
+    /// Rolled-back writes stay.
     Undone,
     Events(Whisper),
 }
@@ -86,8 +90,8 @@ impl Store for Liar {
     fn outbox(&self) -> Option<&dyn Outbox> {
         Some(self)
     }
-    fn install<'a>(&'a self, entities: &'a [&'static EntityDesc]) -> BoxFuture<'a, Result<()>> {
-        self.0.install(entities)
+    fn schema(&self) -> Option<&dyn linchpin::schema::SchemaStore> {
+        self.0.schema()
     }
     fn ready(&self) -> BoxFuture<'_, Result<()>> {
         self.0.ready()
@@ -128,47 +132,90 @@ impl Drop for Half {
     }
 }
 
+/// Hands the events of a liar over.
+struct Whispering(Arc<dyn Committed>, Lie);
+
+impl Lie {
+    fn whisper(self, row: &Arc<OutboxRow>) -> Arc<OutboxRow> {
+        let Self::Events(whisper) = self else {
+            return Arc::clone(row);
+        };
+        let mut row = OutboxRow::clone(row);
+        whisper(&mut row.events);
+        Arc::new(row)
+    }
+}
+
+impl Committed for Whispering {
+    fn committed(&self, rows: Vec<Arc<OutboxRow>>) {
+        self.0
+            .committed(rows.iter().map(|row| self.1.whisper(row)).collect());
+    }
+    fn lost(&self, events: &[Entry]) {
+        self.0.lost(events);
+    }
+}
+
+impl Liar {
+    fn honest(&self) -> &dyn Outbox {
+        self.0.outbox().expect("memory has one")
+    }
+}
+
 impl Outbox for Liar {
-    fn open<'a>(&'a self, consumers: &'a [&'a str]) -> BoxFuture<'a, Result<()>> {
-        self.0.outbox().expect("memory has one").open(consumers)
+    fn open<'a>(
+        &'a self,
+        consumers: &'a [&'a str],
+        committed: Arc<dyn Committed>,
+    ) -> BoxFuture<'a, Result<()>> {
+        let committed = Arc::new(Whispering(committed, self.1));
+        self.honest().open(consumers, committed)
     }
     fn knows<'a>(&'a self, consumer: &'a str) -> BoxFuture<'a, Result<bool>> {
-        self.0.outbox().expect("memory has one").knows(consumer)
+        self.honest().knows(consumer)
+    }
+    fn is_in_commit_order(&self) -> bool {
+        self.honest().is_in_commit_order()
+    }
+    fn lead<'a>(
+        &'a self,
+        consumers: &'a [&'a str],
+        lease: Duration,
+    ) -> BoxFuture<'a, Result<Vec<Option<i64>>>> {
+        self.honest().lead(consumers, lease)
+    }
+    fn resign<'a>(&'a self, consumers: &'a [&'a str]) -> BoxFuture<'a, Result<()>> {
+        self.honest().resign(consumers)
     }
     fn waiting<'a>(
         &'a self,
         consumer: &'a str,
-        given: &'a [i64],
+        taken: &'a Numbers,
+        known: &'a [Arc<OutboxRow>],
         limit: usize,
-    ) -> BoxFuture<'a, Result<Vec<(i64, Entry)>>> {
+    ) -> BoxFuture<'a, Result<Waiting>> {
         Box::pin(async move {
-            let mut waiting = self
-                .0
-                .outbox()
-                .expect("memory has one")
-                .waiting(consumer, given, limit)
-                .await?;
-            if let Lie::Events(whisper) = self.1 {
-                whisper(&mut waiting);
+            let waiting = self.honest().waiting(consumer, taken, known, limit);
+            let mut waiting = waiting.await?;
+            for row in &mut waiting.rows {
+                *row = self.1.whisper(row);
             }
             Ok(waiting)
         })
     }
-    fn settle<'a>(&'a self, consumer: &'a str, given: &'a [i64]) -> BoxFuture<'a, Result<()>> {
-        self.0
-            .outbox()
-            .expect("memory has one")
-            .settle(consumer, given)
+    fn settle<'a>(&'a self, consumer: &'a str, done: &'a Numbers) -> BoxFuture<'a, Result<()>> {
+        self.honest().settle(consumer, done)
+    }
+    fn park<'a>(&'a self, consumer: &'a str, parked: &'a Parked) -> BoxFuture<'a, Result<()>> {
+        self.honest().park(consumer, parked)
     }
     fn prune<'a>(
         &'a self,
         consumers: &'a [&'a str],
         before: Timestamp,
+        parked: Timestamp,
         limit: usize,
     ) -> BoxFuture<'a, Result<usize>> {
-        self.0
-            .outbox()
-            .expect("memory has one")
-            .prune(consumers, before, limit)
+        self.honest().prune(consumers, before, parked, limit)
     }
 }

@@ -434,15 +434,15 @@ const LIES: &[(&str, Lie)] = &[
     ("undone, and there all the same", Lie::Undone),
     (
         "an event that is lost",
-        Lie::Events(|waiting| {
-            waiting.retain(|(_, entry)| entry.entity != "diff_nodes" || is_end(entry));
+        Lie::Events(|events| {
+            events.retain(|entry| entry.event.entity != "diff_nodes" || is_end(entry));
         }),
     ),
     (
         "an event that comes twice",
-        Lie::Events(|waiting| {
-            if let Some((at, entry)) = waiting.iter().find(|(_, entry)| !is_end(entry)) {
-                waiting.insert(0, (*at, entry.clone()));
+        Lie::Events(|events| {
+            if let Some(entry) = events.iter().find(|entry| !is_end(entry)) {
+                events.insert(0, entry.clone());
             }
         }),
     ),

@@ -68,11 +68,12 @@ pub fn is_claim(statement: &Statement) -> bool {
     statement.entity.name == Claims::entity().name
 }
 
-/// Whether it is the one behind the last of a sequence.
+/// Whether it is the event after the last one of a sequence.
 pub fn is_end(entry: &Entry) -> bool {
-    entry.event.contains("end-")
+    entry.text().contains("end-")
         || entry
-            .record
+            .event
+            .record_id
             .as_ref()
             .is_some_and(|key| key.contains("end-"))
 }

@@ -63,7 +63,7 @@ fn condition(r: &mut Random, desc: &'static EntityDesc) -> Json {
     };
     let op = *r.one(ops);
     let literal = |r: &mut Random| match value(r, field) {
-        // What would read as a reference.
+        // A text that looks like a reference.
         Json::String(text) => json!({ "$literal": text }),
         Json::Array(list) => json!({ "$literal": list }),
         other => other,

@@ -1,4 +1,4 @@
-//! Who calls, and the fixture served for them.
+//! The callers, and the fixture served for them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -12,14 +12,15 @@ use linchpin::http::{
 use linchpin::prelude::*;
 use linchpin::resource::{Adapters, CursorKey, Table};
 use linchpin::store::Store;
+use linchpin::store::create_tables;
 use linchpin::{Actor, ActorKind, BoxFuture, MiddlewareCx, Plugin, PostCx};
 
 use super::{SECRET, all};
 use crate::fixture::ALL;
 use crate::fixture::related::Judge;
 
-/// Who calls: nobody, two of one tenant, one of another, and one of none. The first of them is an
-/// editor.
+/// The callers: an anonymous one, two of one tenant, one of another, and one without a tenant. The
+/// first user is an editor.
 pub const ACTORS: [Option<(&str, Option<&str>)>; 5] = [
     None,
     Some(("alice", Some("t1"))),
@@ -83,11 +84,10 @@ impl Plugin for Believer {
     }
 }
 
-/// The fixture on a store, served without an app around it: nobody listens to events.
+/// The fixture on a store, served without an app: events have no consumers.
 pub async fn app(store: &Arc<dyn Store>, clock: &Arc<AtomicI64>) -> (Adapters, HttpService) {
     let descs: Vec<&'static EntityDesc> = all().collect();
-    store
-        .install(&descs)
+    create_tables(&**store, &descs)
         .await
         .unwrap_or_else(|e| panic!("{}: {e:?}", store.name()));
     let key = CursorKey::derive(&[SECRET]);

@@ -1,4 +1,4 @@
-//! What is stored on a side, and whether it is sound.
+//! The stored records of a side, and checks of their consistency.
 
 use linchpin::entity::EntityDesc;
 use linchpin::filter::Filter;
@@ -10,8 +10,8 @@ use super::text::records;
 use super::{Side, all};
 
 impl Side {
-    /// Everything that is stored of an entity: hidden fields and deleted records as well. Only
-    /// expired records are left out, since nobody can tell when they go.
+    /// All stored records of an entity, with private fields and deleted records. Expired records
+    /// are left out, because the time of their removal is not defined.
     pub async fn contents(&mut self, desc: &'static EntityDesc) -> String {
         let (all, _) = &self.whole[desc.storage_name];
         let rows = self
@@ -34,7 +34,8 @@ impl Side {
         let mut broken = String::new();
         for record in &live {
             self.remember(desc, record);
-            // Whatever both sides agree on, what is computed follows from the rest.
+            // Both sides might be wrong in the same way, so computed fields are checked against
+            // their inputs.
             for (field, value) in desc.fields.iter().zip(&record[..]) {
                 let follows = field
                     .computed
@@ -105,7 +106,7 @@ impl Side {
     }
 }
 
-/// A record as it is stored.
+/// A stored record.
 struct Stored<'a>(&'a [Value]);
 
 impl Row for Stored<'_> {

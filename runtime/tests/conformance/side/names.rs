@@ -1,4 +1,4 @@
-//! What a side has made up, under names that are the same on both: ids, keys, cursors.
+//! Generated ids, keys and cursors under names that are the same on both sides.
 
 use std::sync::LazyLock;
 
@@ -41,7 +41,7 @@ impl Side {
         }
     }
 
-    /// Puts keys and the cursor in for what stands for them.
+    /// Replaces placeholders by keys and the cursor.
     pub(super) fn filled(&self, text: &str) -> String {
         static REFERENCE: LazyLock<Regex> =
             LazyLock::new(|| Regex::new("<([a-z.]+):([0-9]+)>").expect("a pattern"));
@@ -69,8 +69,8 @@ impl Side {
         }
     }
 
-    /// Takes the cursors out of pages, and keeps that of the page itself: others are of what it
-    /// includes.
+    /// Removes cursors from pages, and keeps the cursor of the page itself, not those of included
+    /// lists.
     pub(super) fn unsigned(&mut self, body: String) -> (String, bool) {
         const BEFORE: &str = "\"nextCursor\":\"";
         if !body.contains(BEFORE) {
@@ -93,11 +93,11 @@ impl Side {
         (out, page)
     }
 
-    /// Gives what the server has made up a name: the number of things it has made up before.
+    /// Names a generated value by the number of values before it.
     pub(super) fn named(&mut self, text: String) -> String {
         let mut out = String::with_capacity(text.len());
         let mut rest = text.as_str();
-        // Byte by byte, since this looks at all that either side says; what is sought is ASCII.
+        // Byte by byte, because it reads every response; the placeholders are ASCII.
         while let Some(start) = rest.find(|c: char| c.is_ascii_alphanumeric()) {
             out.push_str(&rest[..start]);
             rest = &rest[start..];

@@ -68,12 +68,12 @@ pub(super) fn describe(error: &Error) -> String {
     format!("{} {details:?}", error.code().as_str())
 }
 
-/// Appends a text as it stands in a path.
+/// Appends a text in the form of a path segment.
 pub(super) fn encode(text: &str, out: &mut String) {
     encode_but(b"-_.~", text, out);
 }
 
-/// Appends a text as it stands in a query: its commas separate, where a list is asked for.
+/// Appends a text in the form of a query value; in a list, commas separate.
 pub(super) fn encode_value(text: &str, out: &mut String) {
     encode_but(b"-_.~,", text, out);
 }

@@ -8,6 +8,7 @@ use super::{Config, Durability, Environment};
 use crate::store::DatabaseUrl;
 use crate::suggest::nearest;
 use crate::{Problem, Result};
+use linchpin_migrate::SchemaCheck;
 
 /// The prefix of all variables.
 const ALL: &str = "LINCHPIN_";
@@ -41,6 +42,7 @@ const VARIABLES: &[&str] = &[
     "LINCHPIN_CONNECTIONS_PER_ADDRESS",
     "LINCHPIN_BODIES_MIB",
     "LINCHPIN_SHUTDOWN_SECONDS",
+    "LINCHPIN_SCHEMA_CHECK",
     "LINCHPIN_LOG",
     "LINCHPIN_LOG_FORMAT",
 ];
@@ -230,6 +232,17 @@ impl Config {
                 }
                 Err(_) => Some(wrong("must be a number of seconds")),
             },
+            "LINCHPIN_SCHEMA_CHECK" => {
+                let check = match value {
+                    "error" => Some(SchemaCheck::Error),
+                    "warn" => Some(SchemaCheck::Warn),
+                    "off" => Some(SchemaCheck::Off),
+                    _ => None,
+                };
+                self.schema_check = check.unwrap_or(self.schema_check);
+                let wrong = || wrong("must be `error`, `warn` or `off`");
+                check.is_none().then(wrong)
+            }
             "LINCHPIN_LOG" => {
                 value.clone_into(&mut self.log);
                 log_flaw(value).map(|flaw| {

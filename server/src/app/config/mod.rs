@@ -18,40 +18,69 @@ use crate::http::Cors;
 use crate::store::memory::MemoryProvider;
 use crate::store::{DatabaseUrl, StoreProvider};
 use crate::{Code, Error, Problem, Result};
+use linchpin_migrate::SchemaCheck;
 
 /// The key of the signing secrets.
 const SECRET: &str = "security.signing.secret";
 /// The key of the database URL.
 const DATABASE: &str = "stores.default";
 
-/// The configuration of an app; plugins and packages are added to [`App`](crate::App).
+/// The configuration of an app: the address, the database, the secrets, and limits.
+///
+/// [`Config::from_env`] reads it from environment variables; this is the usual form for a server.
+/// [`Config::new`] has the defaults for development, which methods change; this is the usual form
+/// for tests. Both can be combined: a method replaces the value of a variable.
+///
+/// ```
+/// use linchpin::prelude::*;
+///
+/// let config = Config::new().database("memory:").port(0);
+/// let app = App::new(config);
+/// # drop(app);
+/// # fn server() -> linchpin::Result<()> {
+/// let config = Config::from_env()?.cors(["https://app.example.com"], false);
+/// # drop(config);
+/// # Ok(())
+/// # }
+/// ```
+///
+/// No method fails. [`App::run`](crate::App::run) and [`App::start`](crate::App::start) check the
+/// whole configuration and report all mistakes together, each with the name of its setting.
+///
+/// In production (`LINCHPIN_ENVIRONMENT=production`) a setting without a safe default is required:
+/// the signing secret. The app then listens on every address and does not serve `/docs`.
+///
+/// # Variables
+///
+/// Some settings have a name, such as `security.signing.secret`; error messages use it.
 ///
 /// | variable | meaning | default |
 /// |---|---|---|
 /// | `LINCHPIN_ENVIRONMENT` | `development` or `production` | `development` |
-/// | `LINCHPIN_HOST` | address to listen on | loopback; every address in production |
-/// | `LINCHPIN_PORT` | 0 to 65535; 0 picks a free one | 3000 |
+/// | `LINCHPIN_HOST` | IP address to listen on | loopback; every address in production |
+/// | `LINCHPIN_PORT` | port to listen on; 0 picks a free one | 3000 |
 /// | `LINCHPIN_SIGNING_SECRET` | `security.signing.secret`: one or more secrets of at least 32 bytes, newest first, separated by commas | in development a secret is created and stored next to the database; required in production |
 /// | `LINCHPIN_DATABASE_URL` | `sqlite:<file>`, `postgres://user:password@host:port/database` (feature `postgres`), `memory:`, or the URL of a store of another crate | `sqlite:linchpin.db` |
-/// | `LINCHPIN_SQLITE_DURABILITY` | `full` or `normal` | `full` |
+/// | `LINCHPIN_SQLITE_DURABILITY` | `full`: a write is on disk before its response; `normal`: a power failure may lose the last writes | `full` |
 /// | `LINCHPIN_POSTGRES_READERS` | connections for reads that an index covers | 2 |
-/// | `LINCHPIN_POSTGRES_SCANS` | connections for reads that may take long, and as many for short attempts of them | 4 |
+/// | `LINCHPIN_POSTGRES_SCANS` | connections for reads that may take long, and the same number again for a first attempt with a time limit of 50 ms | 4 |
 /// | `LINCHPIN_POSTGRES_WRITERS` | connections for writes | 16 |
 /// | `LINCHPIN_POSTGRES_POOL` | maximum number of connections in the pool for the application's own SQL | 8 |
 /// | `LINCHPIN_POSTGRES_TRANSACTIONS` | maximum number of concurrent transactions of this process | 8 |
-/// | `LINCHPIN_POSTGRES_IN_FLIGHT` | maximum number of reads in progress, and also of writes; further ones are refused with 503 | 1024 |
-/// | `LINCHPIN_POSTGRES_STATEMENT_SECONDS` | time limit of a statement on the server | 30 |
-/// | `LINCHPIN_POSTGRES_CONNECT_SECONDS` | time limit of connecting | 5 |
+/// | `LINCHPIN_POSTGRES_IN_FLIGHT` | maximum number of reads in progress, and the same number of writes; further ones are refused with 503 | 1024 |
+/// | `LINCHPIN_POSTGRES_STATEMENT_SECONDS` | seconds that the server lets a statement run | 30 |
+/// | `LINCHPIN_POSTGRES_CONNECT_SECONDS` | seconds to wait for a connection | 5 |
 /// | `LINCHPIN_DOCS` | `true` or `false`: whether `/docs` is served | `true`; `false` in production |
 /// | `LINCHPIN_OPENAPI` | `true` or `false`: whether `/openapi.json` is served, without authentication | `true` |
 /// | `LINCHPIN_CORS_ORIGINS` | `security.cors.origins`: exact origins whose pages may read responses, separated by commas | none |
 /// | `LINCHPIN_CORS_CREDENTIALS` | `security.cors.credentials`: whether their requests may carry cookies | `false` |
 /// | `LINCHPIN_MAX_CONNECTIONS` | maximum number of concurrent connections; further ones wait | 10000, at most the number of files that the process may open |
-/// | `LINCHPIN_CONNECTIONS_PER_ADDRESS` | maximum number of concurrent connections per IP address, or per /64 of IPv6; further ones are refused with 503 | half of all, at least 256; no limit for the machine itself |
+/// | `LINCHPIN_CONNECTIONS_PER_ADDRESS` | maximum number of concurrent connections per IP address, or per /64 of IPv6; further ones are refused with 503 | half of `LINCHPIN_MAX_CONNECTIONS`, at least 256; no limit for loopback |
 /// | `LINCHPIN_BODIES_MIB` | total size of the bodies of all requests in progress, in MiB; further requests are refused with 503 | 256 |
-/// | `LINCHPIN_SHUTDOWN_SECONDS` | time limit for accepted requests when the app stops | 10 |
-/// | `LINCHPIN_LOG` | a filter such as `info,linchpin=debug` | `info` |
-/// | `LINCHPIN_LOG_FORMAT` | `text` or `json` | `text` |
+/// | `LINCHPIN_SHUTDOWN_SECONDS` | seconds that accepted requests may take when the app stops | 10 |
+/// | `LINCHPIN_SCHEMA_CHECK` | `schema.check`: what a start does if the tables differ from what the ledger of migrations says: `error`, `warn` or `off` | `error` |
+/// | `LINCHPIN_LOG` | filter of the log, such as `info,linchpin=debug` | `info` |
+/// | `LINCHPIN_LOG_FORMAT` | format of the log: `text` or `json` | `text` |
 ///
 /// Any other variable with the prefix `LINCHPIN_` is refused as a misspelling.
 #[derive(Clone, Debug)]
@@ -72,6 +101,7 @@ pub struct Config {
     pub(crate) connections_per_address: Option<usize>,
     pub(crate) bodies: u64,
     pub(crate) grace: Duration,
+    pub(crate) schema_check: SchemaCheck,
     pub(crate) log: String,
     pub(crate) log_json: bool,
     problems: Vec<Problem>,
@@ -123,6 +153,7 @@ impl Config {
             connections_per_address: None,
             bodies: crate::http::BODIES,
             grace: Duration::from_secs(10),
+            schema_check: SchemaCheck::Error,
             log: "info".to_owned(),
             log_json: false,
             problems: Vec::new(),
@@ -329,6 +360,14 @@ impl Config {
     #[must_use]
     pub fn shutdown_grace(mut self, grace: Duration) -> Self {
         self.grace = grace;
+        self
+    }
+
+    /// Sets `schema.check`: what a start does if the tables of the database differ from what its
+    /// ledger of migrations says. By default the app does not start.
+    #[must_use]
+    pub fn schema_check(mut self, check: SchemaCheck) -> Self {
+        self.schema_check = check;
         self
     }
 

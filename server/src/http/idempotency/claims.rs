@@ -1,12 +1,12 @@
 //! Claims: records of an entity of our own, in the store of the app.
 //!
-//! A claim is made by inserting its record, which one of many callers can do. The caller that made
-//! it finishes it with the answer, or frees it; its statements name the holder, so that a claim
-//! which another has taken over is not touched.
+//! A claim is a record; inserting it succeeds for one caller only. That caller finishes the claim
+//! with the response, or releases it. The statements contain the holder, so that they do not change
+//! a claim that another caller has taken over.
 
 use std::sync::Arc;
 
-use super::kept::Kept;
+use super::stored::StoredResponse;
 use crate::entity::{EntityDesc, FieldDesc, Flags, Kind, SourceLine, Ttl};
 use crate::filter::{Filter, Op, Operand, Source};
 use crate::resource::{CursorKey, Form, Prepared, Table};
@@ -26,7 +26,7 @@ const HEADERS: usize = 5;
 const BODY: usize = 6;
 const EXPIRES_AT: usize = 7;
 
-/// Nobody but us reads or writes any of it.
+/// Only this module reads and writes these fields.
 const fn field(name: &'static str, kind: Kind, optional: bool) -> FieldDesc {
     FieldDesc {
         flags: Flags::PRIVATE,
@@ -77,28 +77,28 @@ pub(super) struct Claim {
     holder: String,
 }
 
-/// What a call is about.
-pub(super) struct Ask {
-    /// Who calls which route under which key.
+/// The identity of a call.
+pub(super) struct CallId {
+    /// The hash of the caller, the route and the key.
     pub(super) id: String,
-    /// What is asked for.
+    /// The hash of the method, path, query and body.
     pub(super) fingerprint: String,
-    /// Milliseconds after which a claim counts as left behind.
+    /// Milliseconds after which a claim counts as abandoned.
     pub(super) stale: u64,
-    /// Milliseconds for which an answer is kept.
+    /// Milliseconds for which a response is stored.
     pub(super) ttl: u64,
 }
 
-/// What a call meets.
-pub(super) enum Met {
-    /// Nothing: it goes on, and finishes or frees the claim.
+/// The result of a claim.
+pub(super) enum ClaimResult {
+    /// The call is the first: it runs, and then finishes or releases the claim.
     Claimed(Claim),
-    /// The answer of an earlier call.
-    Kept(Kept),
+    /// The response of an earlier call.
+    Stored(StoredResponse),
 }
 
-/// Where calls under an idempotency key are known: a table in the app's store. An
-/// [`App`](crate::App) makes it when a route asks for it.
+/// The claims of idempotency keys: a table in the app's store. An [`App`](crate::App) creates it
+/// if a route has `idempotency`.
 pub struct Claims {
     table: Arc<Table>,
     insert: Prepared,
@@ -119,10 +119,10 @@ impl std::fmt::Debug for Claims {
 }
 
 impl Claims {
-    /// On a store in which the entity [`Claims::entity`] is installed.
+    /// Creates it on a store that has the table of [`Claims::entity`].
     ///
     /// # Errors
-    /// When the store refuses a statement.
+    /// If the store refuses a statement.
     pub fn new(store: &Arc<dyn Store>) -> Result<Self> {
         let table = Arc::new(Table::new(
             &CLAIM,
@@ -173,7 +173,7 @@ impl Claims {
         })
     }
 
-    /// What a claim is, for [`Store::install`].
+    /// What a claim is: a table of the framework.
     pub fn entity() -> &'static EntityDesc {
         &CLAIM
     }
@@ -183,15 +183,15 @@ impl Claims {
         &self.table
     }
 
-    /// Claims a call, or finds out who has.
+    /// Claims a call, or finds the existing claim.
     ///
     /// # Errors
-    /// `idempotency_conflict` when the key was used for something else, `idempotency_in_progress`
-    /// while the other call runs; those of the store.
-    pub(super) async fn claim(&self, cx: &Cx, ask: &Ask) -> Result<Met> {
+    /// `idempotency_conflict` if the key was used for another request, `idempotency_in_progress`
+    /// while the other call runs; the errors of the store.
+    pub(super) async fn claim(&self, cx: &Cx, ask: &CallId) -> Result<ClaimResult> {
         let holder = crate::Uuid::new_v7().as_str().to_owned();
         let now = Value::Date(cx.now());
-        // A claim outlives the call that holds it, however short its answer is kept.
+        // A claim lasts longer than its call, even if its response is stored for a shorter time.
         let expiry = later(cx.now(), ask.ttl.max(ask.stale));
         for _ in 0..ATTEMPTS {
             let texts = [&ask.id, &ask.fingerprint, &holder].map(|text| Value::Text(text.clone()));
@@ -211,7 +211,7 @@ impl Claims {
                 .await
             {
                 Ok(_) => {
-                    return Ok(Met::Claimed(Claim {
+                    return Ok(ClaimResult::Claimed(Claim {
                         id: ask.id.clone(),
                         holder,
                     }));
@@ -229,7 +229,7 @@ impl Claims {
                     self.table.rows(&Form::Records),
                 )
                 .await?;
-            // Freed in between.
+            // Released in between.
             let Some(record) = rows.records.first() else {
                 continue;
             };
@@ -240,7 +240,8 @@ impl Claims {
                 ));
             }
             if let Value::Int(status) = record[STATUS] {
-                return Kept::stored(status, text(&record[HEADERS]), &record[BODY]).map(Met::Kept);
+                return StoredResponse::stored(status, text(&record[HEADERS]), &record[BODY])
+                    .map(ClaimResult::Stored);
             }
             let claimed_at = if let Value::Date(at) = record[CLAIMED_AT] {
                 at
@@ -252,8 +253,7 @@ impl Claims {
             {
                 break;
             }
-            // Its call ended without a word: the process died, say. One of those who notice goes
-            // on.
+            // The process of its call died. One of the waiting calls takes the claim over.
             let old = record[HOLDER].clone();
             let args = vec![
                 id,
@@ -272,7 +272,7 @@ impl Claims {
                 tracing::warn!(
                     "an idempotency key was left behind by a call that never ended; another takes it over"
                 );
-                return Ok(Met::Claimed(Claim {
+                return Ok(ClaimResult::Claimed(Claim {
                     id: ask.id.clone(),
                     holder,
                 }));
@@ -285,15 +285,15 @@ impl Claims {
         .retry_after(1))
     }
 
-    /// Keeps the answer of a call. `false` when another has taken the claim over.
+    /// Stores the response of a call. `false` if another call has taken the claim over.
     ///
     /// # Errors
-    /// Those of the store.
+    /// The errors of the store.
     pub(super) async fn finish(
         &self,
         cx: &Cx,
         claim: &Claim,
-        kept: &Kept,
+        kept: &StoredResponse,
         ttl: u64,
     ) -> Result<bool> {
         let (status, headers, body) = kept.values();
@@ -313,10 +313,10 @@ impl Claims {
             > 0)
     }
 
-    /// Lets go of a claim: the next call under the key is a first one.
+    /// Releases a claim: the next call under the key is a first call.
     ///
     /// # Errors
-    /// Those of the store.
+    /// The errors of the store.
     pub(super) async fn free(&self, cx: &Cx, claim: &Claim) -> Result<()> {
         let args = vec![
             Value::Text(claim.id.clone()),
@@ -329,7 +329,7 @@ impl Claims {
     }
 }
 
-/// The last instant that can be written, when the sum lies beyond it.
+/// The sum, or the last instant that can be stored if the sum is later.
 fn later(now: Timestamp, millis: u64) -> Value {
     let millis = now
         .millis()
@@ -353,9 +353,8 @@ mod tests {
 
     const STALE: u64 = 60_000;
 
-    async fn claims() -> Claims {
+    fn claims() -> Claims {
         let store: Arc<dyn Store> = Arc::new(Memory::new());
-        store.install(&[&CLAIM]).await.unwrap();
         Claims::new(&store).unwrap()
     }
 
@@ -363,8 +362,8 @@ mod tests {
         Cx::actor(crate::Actor::anonymous()).at(Timestamp::from_millis(1_767_323_045_678 + millis))
     }
 
-    fn ask(fingerprint: &str) -> Ask {
-        Ask {
+    fn ask(fingerprint: &str) -> CallId {
+        CallId {
             id: "one".to_owned(),
             fingerprint: fingerprint.to_owned(),
             stale: STALE,
@@ -374,8 +373,8 @@ mod tests {
 
     async fn first(claims: &Claims, cx: &Cx) -> Claim {
         match claims.claim(cx, &ask("f")).await.unwrap() {
-            Met::Claimed(claim) => claim,
-            Met::Kept(_) => panic!("nothing is kept yet"),
+            ClaimResult::Claimed(claim) => claim,
+            ClaimResult::Stored(_) => panic!("nothing is kept yet"),
         }
     }
 
@@ -387,13 +386,13 @@ mod tests {
             .map(|error| error.code())
     }
 
-    fn kept() -> Kept {
-        Kept::stored(201, "[]", &Value::Text("e30=".to_owned())).unwrap()
+    fn kept() -> StoredResponse {
+        StoredResponse::stored(201, "[]", &Value::Text("e30=".to_owned())).unwrap()
     }
 
     #[tokio::test]
     async fn a_claim_left_behind_is_taken_over_once_and_its_holder_has_lost_it() {
-        let claims = claims().await;
+        let claims = claims();
         let lost = first(&claims, &at(0)).await;
         let almost = at(STALE as i64 - 1);
         assert_eq!(
@@ -411,7 +410,7 @@ mod tests {
             code(&claims, &late, "f").await,
             Some(Code::IdempotencyInProgress)
         );
-        // The first holder comes back.
+        // The first holder returns.
         assert!(!claims.finish(&late, &lost, &kept(), 1_000).await.unwrap());
         claims.free(&late, &lost).await.unwrap();
         assert_eq!(
@@ -421,36 +420,36 @@ mod tests {
         assert!(claims.finish(&late, &taken, &kept(), 1_000).await.unwrap());
         assert!(matches!(
             claims.claim(&late, &ask("f")).await.unwrap(),
-            Met::Kept(_)
+            ClaimResult::Stored(_)
         ));
     }
 
     #[tokio::test]
     async fn what_is_finished_is_not_freed_and_is_forgotten_in_time() {
-        let claims = claims().await;
+        let claims = claims();
         let claim = first(&claims, &at(0)).await;
         assert!(claims.finish(&at(0), &claim, &kept(), 1_000).await.unwrap());
         assert!(!claims.finish(&at(0), &claim, &kept(), 1_000).await.unwrap());
         claims.free(&at(0), &claim).await.unwrap();
         assert!(matches!(
             claims.claim(&at(999), &ask("f")).await.unwrap(),
-            Met::Kept(_)
+            ClaimResult::Stored(_)
         ));
         // Expired, though not swept yet: the key is as good as new, for anything.
         assert!(matches!(
             claims.claim(&at(1_000), &ask("g")).await.unwrap(),
-            Met::Claimed(_)
+            ClaimResult::Claimed(_)
         ));
     }
 
     #[tokio::test]
     async fn a_running_claim_outlives_a_short_ttl() {
-        let claims = claims().await;
-        let ask = Ask {
+        let claims = claims();
+        let ask = CallId {
             ttl: 1_000,
             ..ask("f")
         };
-        let Met::Claimed(claim) = claims.claim(&at(0), &ask).await.unwrap() else {
+        let ClaimResult::Claimed(claim) = claims.claim(&at(0), &ask).await.unwrap() else {
             panic!("nothing is kept yet")
         };
         assert_eq!(

@@ -1,13 +1,13 @@
 //! Idempotency: calls of a route under one key have one effect and one answer.
 //!
-//! The first call under a key claims it, runs, and leaves its answer in the claim; later ones get
-//! that answer. The work runs in a task of its own, since the future of a request ends with its
-//! connection: a claim is finished or freed whether or not somebody still waits for the answer.
-//! What the generated routes write is committed together with the answer, so that neither can be
-//! there without the other.
+//! The first call under a key claims the key, runs, and stores its response in the claim. Later
+//! calls get that response. The work runs in a task of its own, because the future of a request
+//! ends with its connection: a claim is finished or released even if the client has left. The
+//! writes of generated routes are committed together with the response, so that neither exists
+//! without the other.
 
 mod claims;
-mod kept;
+mod stored;
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -35,11 +35,11 @@ use crate::resource::encode;
 use crate::{Actor, Code, Cx, Error, Problem, Result, Value};
 
 pub use claims::Claims;
-use claims::{Ask, Claim, Met};
-use kept::{Kept, settles};
+use claims::{CallId, Claim, ClaimResult};
+use stored::{StoredResponse, settles};
 
-const KEY: HeaderName = HeaderName::from_static("idempotency-key");
-/// Where problems with the key are reported.
+pub(super) const KEY: HeaderName = HeaderName::from_static("idempotency-key");
+/// The path of problems with the key.
 const PATH: &str = "header:Idempotency-Key";
 /// Longest key.
 const LONGEST: usize = 255;
@@ -67,14 +67,14 @@ pub(crate) fn applies(endpoint: &Endpoint) -> bool {
         Action::List | Action::Get => false,
         Action::Operation(spec, _) => !spec.kind.reads(),
         Action::Extra(_) => endpoint.method != Method::Get,
-        // Their answers may hold what must not be kept.
+        // Responses of plugins may contain secrets, which must not be stored.
         Action::Plugin(_) => false,
     }
 }
 
-/// Values of the context in a form that stays: it is stored, and neither another build nor another
-/// order of plugins may make a repetition a first call.
-fn surroundings(values: &[(&'static str, Value)]) -> Vec<(&'static str, Vec<u8>)> {
+/// Context values in a stable form. The form is stored, so neither another build nor another order
+/// of plugins may change it.
+fn stable_values(values: &[(&'static str, Value)]) -> Vec<(&'static str, Vec<u8>)> {
     let form = |(name, value): &(&'static str, Value)| {
         let mut bytes = Vec::new();
         encode(value, &mut bytes);
@@ -91,15 +91,15 @@ pub(super) struct KeyedCalls {
     claims: Arc<Claims>,
     policy: Idempotency,
     timeout: Duration,
-    /// Whether what the call writes and its answer are committed together.
+    /// Whether the writes of the call and its response are committed together.
     together: bool,
-    /// The provided values of the context that what it does depends on, by name.
-    around: Box<[&'static str]>,
+    /// The names of the context values that the call's effect depends on.
+    context_names: Box<[&'static str]>,
     /// Whether code of the user's runs, which may read any of them.
     code: bool,
 }
 
-/// How a call ended: its answer, and what is left to write down of it.
+/// The end of a call: its response, and the part of it that is still to be stored.
 struct End {
     answer: Result<Response<Body>>,
     left: Left,
@@ -107,22 +107,22 @@ struct End {
 
 enum Left {
     Nothing,
-    Keep(Kept),
+    Keep(StoredResponse),
     Free,
 }
 
 impl KeyedCalls {
     pub(super) fn new(endpoint: &Endpoint, policy: Idempotency, claims: Arc<Claims>) -> Self {
-        // A function of the user may call with a context of its own, which would wait for the end
-        // of the transaction.
+        // A function of the app may call with its own context, which would wait for the end of the
+        // transaction.
         let custom = matches!(endpoint.action, Action::Operation(spec, _) if spec.kind.runs_code());
-        // An evaluator is one as well, and is asked before the transaction begins.
+        // An evaluator is such a function as well, but it runs before the transaction begins.
         let generated =
             endpoint.run.is_none() && !custom && !matches!(endpoint.action, Action::Extra(_));
         Self {
             route: format!("{} {}", endpoint.method.as_str(), endpoint.path).into(),
             together: claims.transacts && generated,
-            around: context::needed(endpoint)
+            context_names: context::needed(endpoint)
                 .iter()
                 .map(|desc| desc.name)
                 .collect(),
@@ -158,10 +158,10 @@ impl KeyedCalls {
             head.from,
         );
         let (answering, answer) = oneshot::channel();
-        // Counted from here on, so that shutdown waits with the store until it ends.
+        // Counted from here on: shutdown keeps the store open until the task ends.
         let counted = app.work.subscribe();
         tokio::spawn(async move {
-            // The same route: a path has one.
+            // The same route: a path belongs to one route.
             if let Found::Endpoint(mounted, params) = app.find(&parts.method, parts.uri.path())
                 && let Some(keyed) = &mounted.idempotency
             {
@@ -172,6 +172,8 @@ impl KeyedCalls {
                     parts: &parts,
                     id: &id,
                     from,
+                    // The caller is known already.
+                    in_process: None,
                 };
                 let request = EntityRequest { head, body, cx };
                 keyed.work(request, &ask, answering).await;
@@ -181,8 +183,8 @@ impl KeyedCalls {
         answer.await.map_err(Error::internal)?
     }
 
-    /// Whose call it is, and what about.
-    fn ask(&self, key: &str, request: &EntityRequest<'_>) -> Ask {
+    /// The identity of the call: its caller and its content.
+    fn ask(&self, key: &str, request: &EntityRequest<'_>) -> CallId {
         let parts = request.head.parts;
         let anonymous = Actor::anonymous();
         let actor = request.cx.get_actor().map_or(&anonymous, |actor| &**actor);
@@ -208,11 +210,12 @@ impl KeyedCalls {
             .part(caller.as_bytes())
             .part(key.as_bytes());
         let mut what = Digested::new();
-        for (name, value) in surroundings(request.cx.context_values()) {
-            // What it depends on beside its caller: the same key in another workspace is another
-            // call. From another language it is the same one, unless code may have read that; then
-            // it is refused, since a second effect would be worse.
-            let part = if self.around.contains(&name) {
+        for (name, value) in stable_values(request.cx.context_values()) {
+            // A context value that the effect depends on is part of the identity: the same key in
+            // another workspace is another call. Any other context value, such as the language, is
+            // not. But code of the app may have read it. Then a call with another value is refused,
+            // because a second effect would be worse.
+            let part = if self.context_names.contains(&name) {
                 &mut of
             } else if self.code {
                 &mut what
@@ -238,7 +241,7 @@ impl KeyedCalls {
         }
         what.part(&request.body);
         let timeout = u64::try_from(self.timeout.as_millis()).unwrap_or(u64::MAX);
-        Ask {
+        CallId {
             id: of.end(),
             fingerprint: what.end(),
             stale: timeout.saturating_mul(2),
@@ -250,13 +253,13 @@ impl KeyedCalls {
     async fn work(
         &self,
         request: EntityRequest<'_>,
-        ask: &Ask,
+        ask: &CallId,
         answering: oneshot::Sender<Result<Response<Body>>>,
     ) {
         let claim = match self.claims.claim(&request.cx, ask).await {
-            Ok(Met::Claimed(claim)) => claim,
-            // Nobody waiting for an answer is no reason to stop, here and below.
-            Ok(Met::Kept(kept)) => return drop(answering.send(kept.replay())),
+            Ok(ClaimResult::Claimed(claim)) => claim,
+            // The task continues even if no client waits for the response, here and below.
+            Ok(ClaimResult::Stored(kept)) => return drop(answering.send(kept.replay())),
             Err(error) => return drop(answering.send(Err(error))),
         };
         let ended = if self.together {
@@ -287,7 +290,7 @@ impl KeyedCalls {
         }
     }
 
-    /// Runs a generated route: what it writes and its answer are one transaction.
+    /// Runs a generated route: its writes and its response are one transaction.
     async fn together(&self, request: &EntityRequest<'_>, claim: &Claim) -> Result<End> {
         let table = request
             .head
@@ -296,14 +299,14 @@ impl KeyedCalls {
             .table
             .as_ref()
             .unwrap_or_else(|| self.claims.table());
-        let mut again = table.again(&request.cx);
+        let mut retry = table.retry(&request.cx);
         loop {
-            let done = again
+            let done = retry
                 .attempt(&request.cx, async |cx| {
                     self.attempt(cx, request, claim).await
                 })
                 .await;
-            if let Some(done) = again.over(done).await {
+            if let Some(done) = retry.finished(done).await {
                 return done;
             }
         }
@@ -319,7 +322,7 @@ impl KeyedCalls {
         };
         let response = dispatch::perform(&inner).await?;
         let (kept, response) =
-            Kept::of(dispatch::announce(response, cx.first_event()), id.as_str()).await?;
+            StoredResponse::of(dispatch::announce(response, cx.first_event()), id.as_str()).await?;
         if !settles(kept.status()) {
             return Ok(End {
                 answer: Ok(response),
@@ -336,7 +339,8 @@ impl KeyedCalls {
                 left: Left::Nothing,
             });
         }
-        // It took so long that another has taken over: what this one did is undone.
+        // The call took so long that another call has taken over the claim. Its writes are rolled
+        // back.
         Err(Error::new(
             Code::IdempotencyInProgress,
             "Another request with this idempotency key has taken over",
@@ -344,11 +348,11 @@ impl KeyedCalls {
         .retry_after(1))
     }
 
-    /// Runs a function of the user, then keeps what it answered.
+    /// Runs a function of the app, then stores its response.
     async fn apart(&self, request: &EntityRequest<'_>) -> Result<End> {
         let id = request.head.id;
         let response = dispatch::perform(request).await?;
-        let (kept, response) = Kept::of(
+        let (kept, response) = StoredResponse::of(
             dispatch::announce(response, request.cx.first_event()),
             id.as_str(),
         )
@@ -366,7 +370,7 @@ impl KeyedCalls {
 
     /// The end of a call that was refused or failed.
     async fn refused(&self, error: Error, id: &RequestId) -> End {
-        let left = match Kept::of_error(&error, id.as_str()).await {
+        let left = match StoredResponse::of_error(&error, id.as_str()).await {
             Ok(kept) if settles(kept.status()) => Left::Keep(kept),
             _ => Left::Free,
         };
@@ -479,8 +483,8 @@ mod tests {
             ("locale", Value::Text("de".to_owned())),
             ("level", Value::Int(7)),
         );
-        let forms = surroundings(&[locale.clone(), level.clone()]);
-        assert_eq!(forms, surroundings(&[level, locale]));
+        let forms = stable_values(&[locale.clone(), level.clone()]);
+        assert_eq!(forms, stable_values(&[level, locale]));
         assert_eq!(
             forms,
             [

@@ -1,25 +1,30 @@
 //! A call of a plugin's route, and its answer.
 
+use std::convert::Infallible;
 use std::net::IpAddr;
 use std::sync::Arc;
 
 use axum::body::Body;
+use axum::http::header::{CONNECTION, CONTENT_TYPE, UPGRADE};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode};
 use axum::response::IntoResponse;
+use bytes::Bytes;
+use futures_util::Stream;
 use serde::Serialize;
 
-use super::desc;
+use super::input;
+use super::upgrade::{Socket, UPGRADE_REQUIRED, Upgrade};
 use crate::entity::FieldType;
 use crate::http::serve::Denied;
 use crate::http::{RequestId, extract, response};
 use crate::resource::Adapters;
 use crate::{Actor, Cx, Error, Result, Value};
 
-/// A call that policy has let through and whose input has been judged.
+/// A call that the policy allows, with valid input.
 #[derive(Debug)]
 pub struct PluginCall {
-    /// Who calls, when, under which request.
+    /// The caller, the instant and the request id.
     pub cx: Cx,
     /// Typed access to every adapter of the app.
     pub adapters: Adapters,
@@ -33,11 +38,12 @@ pub struct PluginCall {
     pub request_id: RequestId,
     pub(super) params: Vec<String>,
     pub(super) query: Vec<Option<Value>>,
+    pub(super) upgrade: Option<Upgrade>,
 }
 
 impl PluginCall {
-    /// The call of a request that came to a router of the plugin's own, for what its described
-    /// routes do as well. `params` are those of the path that they would have.
+    /// Creates the call of a request to a plugin's own router, to use functions of the plugin's
+    /// described routes. `params` are the path parameters of such a route.
     ///
     /// # Errors
     /// Why the request has no actor: a credential that cannot be checked, or was not meant.
@@ -57,16 +63,24 @@ impl PluginCall {
             request_id: extensions.get::<RequestId>().cloned().ok_or_else(missing)?,
             params: params.iter().map(|&param| param.to_owned()).collect(),
             query: Vec::new(),
+            upgrade: None,
         })
     }
 
-    /// The same call by an actor that a router of the plugin's own has found: where the credential
-    /// of a request was renewed on the way, say. Whoever calls this answers for the actor, as an
-    /// [`ActorResolver`](crate::http::ActorResolver) does.
+    /// Replaces the caller, for a plugin's own router that has authenticated the request itself,
+    /// for example after it renewed a session. The plugin is responsible for the actor, like an
+    /// [`ActorResolver`](crate::http::ActorResolver).
     #[must_use]
     pub fn by(mut self, actor: Arc<Actor>) -> Self {
         self.cx = self.cx.by(actor);
         self
+    }
+
+    /// Takes the right to change the protocol of the connection, for [`Reply::upgrade`]. `None` if
+    /// the request does not ask for the protocol of the route, if the connection cannot change it,
+    /// or on a second call; then answer with [`Reply::upgrade_required`].
+    pub fn upgrade(&mut self) -> Option<Upgrade> {
+        self.upgrade.take()
     }
 
     /// A parameter of the path by its position, decoded.
@@ -74,7 +88,7 @@ impl PluginCall {
         self.params.get(position).map_or("", String::as_str)
     }
 
-    /// A parameter of the query by its position in the declaration; `None` when it was left out.
+    /// Returns a query parameter by its position in the declaration; `None` if it was omitted.
     ///
     /// # Errors
     /// `internal` when it is declared with another type.
@@ -104,7 +118,7 @@ impl Reply {
     /// # Errors
     /// As [`Reply::json`].
     pub fn sparse(status: u16, body: &impl Serialize) -> Result<Self> {
-        Self::bytes(status, desc::sparse(body)?)
+        Self::bytes(status, input::sparse(body)?)
     }
 
     fn bytes(status: u16, body: Vec<u8>) -> Result<Self> {
@@ -124,7 +138,74 @@ impl Reply {
         )))
     }
 
-    /// A refusal that has headers of its own; without any, answer the error itself.
+    /// A body that is written while the client reads it, chunk by chunk. The client gets each chunk
+    /// at once. The stream is dropped when the client has left.
+    ///
+    /// ```
+    /// use linchpin::Result;
+    /// use linchpin::http::{Nothing, PluginCall, Reply, Route};
+    ///
+    /// static TICKS: Route<Nothing> = Route::get("ticks", "ticks")
+    ///     .of("clock")
+    ///     .doc("Sends one event.")
+    ///     .public()
+    ///     .streams("text/event-stream");
+    ///
+    /// async fn ticks(_: PluginCall, _: Nothing) -> Result<Reply> {
+    ///     let events = futures_util::stream::iter(["data: tick\n\n"]);
+    ///     Reply::stream(200, "text/event-stream", events)
+    /// }
+    /// let route = TICKS.bind("/clock", ticks);
+    /// ```
+    ///
+    /// # Errors
+    /// `internal` when that is no status or no media type.
+    pub fn stream<B: Into<Bytes> + 'static>(
+        status: u16,
+        content_type: &str,
+        body: impl Stream<Item = B> + Send + 'static,
+    ) -> Result<Self> {
+        let chunks =
+            futures_util::StreamExt::map(body, |chunk| Ok::<Bytes, Infallible>(chunk.into()));
+        let mut response = Response::new(Body::from_stream(chunks));
+        *response.status_mut() = StatusCode::from_u16(status).map_err(Error::internal)?;
+        let media = HeaderValue::from_str(content_type).map_err(Error::internal)?;
+        response.headers_mut().insert(CONTENT_TYPE, media);
+        Ok(Self(response))
+    }
+
+    /// Changes the protocol of the connection: sends 101, and then runs `run` with the socket. Add
+    /// headers with [`Reply::header`].
+    ///
+    /// The socket keeps its place in the limits of connections until the future ends, and a stop of
+    /// the app waits for it within the grace period (see [`Plugin::stopping`](crate::Plugin::stopping)). The
+    /// future is dropped at the end of that period. If the client leaves before the response is
+    /// sent, or if the response is not sent, `run` is dropped and never called.
+    pub fn upgrade<F, Fut>(upgrade: Upgrade, run: F) -> Self
+    where
+        F: FnOnce(Socket) -> Fut + Send + 'static,
+        Fut: Future<Output = ()> + Send + 'static,
+    {
+        let mut response = response::empty(StatusCode::SWITCHING_PROTOCOLS);
+        let headers = response.headers_mut();
+        headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
+        headers.insert(UPGRADE, HeaderValue::from_static(upgrade.protocol()));
+        upgrade.then(Box::new(move |socket| Box::pin(run(socket))));
+        Self(response)
+    }
+
+    /// 426 `upgrade_required`: the route speaks this protocol only.
+    pub fn upgrade_required(protocol: &'static str) -> Self {
+        let error = Error::new(
+            UPGRADE_REQUIRED,
+            format!("This path speaks {protocol} only"),
+        );
+        Self::refused(error)
+            .header(CONNECTION, HeaderValue::from_static("upgrade"))
+            .header(UPGRADE, HeaderValue::from_static(protocol))
+    }
+
+    /// Creates a refusal with headers of its own. Without headers, return the error itself.
     pub fn refused(error: Error) -> Self {
         Self(error.into_response())
     }

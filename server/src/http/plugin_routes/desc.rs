@@ -1,18 +1,15 @@
-//! What a plugin says of a route.
+//! The description of a plugin route.
 
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use serde::Serialize;
-use serde::de::DeserializeOwned;
-
-use super::{PluginCall, Reply};
-use crate::entity::{Embedded, EntityDesc, FieldDesc, Kind, SourceLine};
+use super::{PluginCall, Reply, RouteInput};
+use crate::entity::{EntityDesc, FieldDesc, SourceLine};
 use crate::http::{AuthDesc, GuardDesc, PolicyDesc, path};
 use crate::operation::{CustomOutput, Method, Shape, Whole};
 use crate::resource::BoxFuture;
-use crate::{Code, Error, Result};
+use crate::{Code, Result};
 
 /// A route of a plugin, as data.
 #[derive(Debug)]
@@ -25,31 +22,58 @@ pub struct RouteDesc {
     pub method: Method,
     /// Below the plugin's mount, in axum's form: `sessions/{sessionId}`.
     pub path: &'static str,
-    /// Who may call it, and its limits.
+    /// The access rules and limits.
     pub policy: PolicyDesc,
-    /// The body, as the one field of an entity that nobody stores; `None`: no body is read.
+    /// The type of the body, as the single field of an entity that is never stored. `None` means
+    /// that no body is read.
     pub body: Option<&'static EntityDesc>,
-    /// Whether the body holds changes: then members may be left out.
+    /// Whether the body contains changes, so that members may be omitted.
     pub partial: bool,
-    /// Parameters of the query; all may be left out unless they are not optional.
+    /// The query parameters. Optional ones may be omitted.
     pub query: &'static [FieldDesc],
-    /// Whether they come as a form in the body, and not in the query.
+    /// Whether the parameters are a form in the body instead of the query.
     pub form: bool,
     /// Whether parameters that are not declared are passed over, and not refused.
     pub lenient: bool,
-    /// Headers that it reads beside those that say who calls, each with what it is for; all may be
-    /// left out.
+    /// The request headers that it reads, besides credentials, each with its purpose. All are
+    /// optional.
     pub reads: &'static [(&'static str, &'static str)],
-    /// What it answers when it succeeds.
+    /// How the successful response travels.
+    pub transport: Transport,
+    /// Whether the function authenticates the caller itself; the call then has the anonymous actor.
+    pub finds_caller: bool,
+    /// The successful responses.
     pub answers: &'static [AnswerDesc],
-    /// What it can refuse a call with beside what every route can.
+    /// The errors, in addition to those of every route.
     pub errors: &'static [Code],
     /// Headers of every answer, errors included, unless the answer has its own.
     pub headers: &'static [(&'static str, &'static str)],
     /// The first line is the summary.
     pub doc: &'static str,
-    /// Where it is declared.
+    /// The source location of the declaration.
     pub at: SourceLine,
+}
+
+/// How the successful response of a plugin route travels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Transport {
+    /// The whole response at once.
+    Whole,
+    /// A body of this media type that the function writes while the client reads it.
+    Stream(&'static str),
+    /// The connection changes to this protocol, such as `websocket`.
+    Upgrade(&'static str),
+}
+
+impl Transport {
+    /// Its name in reports.
+    pub(crate) const fn kind(self) -> &'static str {
+        match self {
+            Self::Whole => "plugin",
+            Self::Stream(_) => "stream",
+            Self::Upgrade(_) => "upgrade",
+        }
+    }
 }
 
 /// An answer of success.
@@ -57,11 +81,11 @@ pub struct RouteDesc {
 pub struct AnswerDesc {
     /// 200 and so on.
     pub status: u16,
-    /// What it is.
+    /// The description.
     pub doc: &'static str,
     /// The body; with several answers of one status, it is one of them.
     pub shape: Shape,
-    /// Whether members that are null are left out.
+    /// Whether null members are omitted.
     pub sparse: bool,
 }
 
@@ -77,7 +101,7 @@ impl AnswerDesc {
         }
     }
 
-    /// A body of a type: members that are null are left out.
+    /// A body of a type. Null members are omitted.
     #[must_use]
     pub const fn sparse<T: CustomOutput>(status: u16, doc: &'static str) -> Self {
         Self {
@@ -149,6 +173,8 @@ impl<I: RouteInput> Route<I> {
             form: false,
             lenient: false,
             reads: &[],
+            transport: Transport::Whole,
+            finds_caller: false,
             answers: &[],
             errors: &[],
             headers: &[],
@@ -198,21 +224,21 @@ impl<I: RouteInput> Route<I> {
         self
     }
 
-    /// Open to anybody. Without this or [`Route::auth`], a route asks for `userAuth`.
+    /// Allows anonymous callers. Without this or [`Route::auth`], a route requires `userAuth`.
     #[must_use]
     pub const fn public(self) -> Self {
         let policy = self.desc.policy.auth(AuthDesc::None);
         self.policy(policy)
     }
 
-    /// Asks for a name of the route-auth registry.
+    /// Requires a registered name for `auth`.
     #[must_use]
     pub const fn auth(self, name: &'static str) -> Self {
         let policy = self.desc.policy.auth(AuthDesc::Named(name));
         self.policy(policy)
     }
 
-    /// Asks these guards, in order.
+    /// Adds guards, which run in this order.
     #[must_use]
     pub const fn guards(self, guards: &'static [GuardDesc]) -> Self {
         let policy = self.desc.policy.guards(guards);
@@ -226,14 +252,14 @@ impl<I: RouteInput> Route<I> {
         self.policy(policy)
     }
 
-    /// The whole policy.
+    /// Sets the whole policy.
     #[must_use]
     pub const fn policy(mut self, policy: PolicyDesc) -> Self {
         self.desc.policy = policy;
         self
     }
 
-    /// What it does; the first line is the summary.
+    /// Sets the description; the first line is the summary.
     #[must_use]
     pub const fn doc(mut self, doc: &'static str) -> Self {
         self.desc.doc = doc;
@@ -247,7 +273,7 @@ impl<I: RouteInput> Route<I> {
         self
     }
 
-    /// Its parameters come as a form, `application/x-www-form-urlencoded`, in the body and not in
+    /// Declares parameters as a form in the body, `application/x-www-form-urlencoded`, instead of
     /// the query.
     #[must_use]
     pub const fn form(mut self, fields: &'static [FieldDesc]) -> Self {
@@ -264,22 +290,49 @@ impl<I: RouteInput> Route<I> {
         self
     }
 
-    /// Headers that it reads beside those that say who calls, each with what it is for; all may be
-    /// left out.
+    /// Declares the request headers that it reads, besides credentials, each with its purpose. All
+    /// are optional.
     #[must_use]
     pub const fn reads(mut self, headers: &'static [(&'static str, &'static str)]) -> Self {
         self.desc.reads = headers;
         self
     }
 
-    /// What it answers when it succeeds.
+    /// Declares that the successful response is a stream of this media type, such as
+    /// `text/event-stream`. The function answers with [`Reply::stream`]; the time limit of the
+    /// policy ends when the stream begins.
+    #[must_use]
+    pub const fn streams(mut self, media: &'static str) -> Self {
+        self.desc.transport = Transport::Stream(media);
+        self
+    }
+
+    /// Declares that the connection changes to this protocol, such as `websocket`. The function
+    /// takes [`PluginCall::upgrade`] and answers with [`Reply::upgrade`].
+    #[must_use]
+    pub const fn upgrades(mut self, protocol: &'static str) -> Self {
+        self.desc.transport = Transport::Upgrade(protocol);
+        self
+    }
+
+    /// Lets the function authenticate the caller itself, with
+    /// [`Credentials`](crate::http::Credentials): the server reads no credential, and anybody may
+    /// call the route. For protocols that fix the order of their checks. If a guard of the app
+    /// covers the path, the server finds the caller first.
+    #[must_use]
+    pub const fn finds_caller(mut self) -> Self {
+        self.desc.finds_caller = true;
+        self.public()
+    }
+
+    /// Declares the successful responses.
     #[must_use]
     pub const fn answers(mut self, answers: &'static [AnswerDesc]) -> Self {
         self.desc.answers = answers;
         self
     }
 
-    /// What it can refuse a call with beside what every route can.
+    /// Declares the errors, in addition to those of every route.
     #[must_use]
     pub const fn errors(mut self, errors: &'static [Code]) -> Self {
         self.desc.errors = errors;
@@ -298,7 +351,7 @@ impl<I: RouteInput> Route<I> {
         &self.desc
     }
 
-    /// The route below a mount, with what it does.
+    /// Binds a function to the route below a mount path.
     pub fn bind<F, Fut>(&'static self, mount: &str, run: F) -> PluginRoute
     where
         F: Fn(PluginCall, I) -> Fut + Send + Sync + 'static,
@@ -319,7 +372,7 @@ impl<I: RouteInput> Route<I> {
     }
 }
 
-/// What stands behind a route: the call and the body, as JSON that keeps every rule.
+/// The function of a route: it gets the call, and the body as valid JSON.
 pub(crate) type PluginHandler =
     Arc<dyn Fn(PluginCall, Option<String>) -> BoxFuture<'static, Result<Reply>> + Send + Sync>;
 
@@ -332,7 +385,7 @@ pub struct PluginRoute {
 }
 
 impl PluginRoute {
-    /// What it says of itself.
+    /// Returns its description.
     pub fn desc(&self) -> &'static RouteDesc {
         self.desc
     }
@@ -352,88 +405,6 @@ impl fmt::Debug for PluginRoute {
     }
 }
 
-/// What a plugin's route takes as its body: [`Nothing`], a `#[derive(Embedded)]` struct, or
-/// [`Partial`] changes of one.
-pub trait RouteInput: Sized + Send + 'static {
-    /// How it is read.
-    const BODY: Option<&'static EntityDesc>;
-    /// Whether members may be left out.
-    const PARTIAL: bool = false;
-
-    /// From what was read and judged.
-    ///
-    /// # Errors
-    /// `internal` when it has another form, which reading it rules out.
-    fn read(body: Option<String>) -> Result<Self>;
-}
-
-impl<T: Embedded + Send + 'static> RouteInput for T {
-    const BODY: Option<&'static EntityDesc> =
-        // What reads and judges items reads and judges it.
-        Some(&EntityDesc::new(
-            "",
-            "",
-            "",
-            &[FieldDesc::new("", "", "", Kind::Items(T::FIELDS), false)],
-        ));
-
-    fn read(body: Option<String>) -> Result<Self> {
-        serde_json::from_str(&body.unwrap_or_default()).map_err(Error::internal)
-    }
-}
-
-/// No body: none is read.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Nothing;
-
-impl RouteInput for Nothing {
-    const BODY: Option<&'static EntityDesc> = None;
-
-    fn read(_: Option<String>) -> Result<Self> {
-        Ok(Self)
-    }
-}
-
-/// Some members of a `T`: those that a body holds, null among them.
-pub struct Partial<T> {
-    members: serde_json::Map<String, serde_json::Value>,
-    of: PhantomData<fn() -> T>,
-}
-
-impl<T> fmt::Debug for Partial<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Their values may be secrets.
-        f.debug_tuple("Partial")
-            .field(&self.members.keys().collect::<Vec<_>>())
-            .finish()
-    }
-}
-
-impl<T> Partial<T> {
-    /// A member by its name on the wire; `None` when the body has none.
-    ///
-    /// # Errors
-    /// `internal` when it is no `V`.
-    pub fn take<V: DeserializeOwned>(&mut self, wire: &str) -> Result<Option<V>> {
-        self.members
-            .remove(wire)
-            .map(|value| serde_json::from_value(value).map_err(Error::internal))
-            .transpose()
-    }
-}
-
-impl<T: Embedded + Send + 'static> RouteInput for Partial<T> {
-    const BODY: Option<&'static EntityDesc> = <T as RouteInput>::BODY;
-    const PARTIAL: bool = true;
-
-    fn read(body: Option<String>) -> Result<Self> {
-        Ok(Self {
-            members: serde_json::from_str(&body.unwrap_or_default()).map_err(Error::internal)?,
-            of: PhantomData,
-        })
-    }
-}
-
 impl RouteDesc {
     /// How the body is read.
     pub(crate) fn whole(&self) -> Whole {
@@ -449,13 +420,4 @@ impl RouteDesc {
         self.body
             .map_or(&[], |body| body.fields[0].kind.item_fields())
     }
-}
-
-/// A value as JSON, without members that are null.
-pub(super) fn sparse(value: &impl Serialize) -> Result<Vec<u8>> {
-    let mut json = serde_json::to_value(value).map_err(Error::internal)?;
-    if let Some(members) = json.as_object_mut() {
-        members.retain(|_, member| !member.is_null());
-    }
-    serde_json::to_vec(&json).map_err(Error::internal)
 }

@@ -1,11 +1,16 @@
-//! Routes of plugins: described as data, so that they share the policy, the reading of input and
-//! the document with the routes of entities.
+//! Plugin routes. They are described as data, so that they share the policy, the validation of
+//! input and the API document with the routes of entities.
 
 mod call;
 mod desc;
+mod input;
 mod plan;
+mod upgrade;
 
 pub use call::{PluginCall, Reply};
 pub(crate) use desc::PluginHandler;
-pub use desc::{AnswerDesc, Nothing, Partial, PluginRoute, Route, RouteDesc, RouteInput};
+pub use desc::{AnswerDesc, PluginRoute, Route, RouteDesc, Transport};
+pub use input::{Nothing, Partial, RouteInput};
 pub(super) use plan::PluginRoutePlan;
+pub use upgrade::{Socket, Upgrade};
+pub(crate) use upgrade::{SocketSlot, SocketTask, UPGRADE_REQUIRED};

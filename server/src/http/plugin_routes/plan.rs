@@ -1,4 +1,4 @@
-//! A plugin's route in the table: reads and judges what it takes, and calls it.
+//! A plugin route in the route table: reads and validates its input, and calls its function.
 
 use axum::body::Body;
 use axum::http::Response;
@@ -6,13 +6,14 @@ use axum::http::request::Parts;
 use axum::response::IntoResponse;
 
 use super::PluginCall;
-use super::desc::{PluginHandler, RouteDesc};
+use super::desc::{PluginHandler, RouteDesc, Transport};
+use super::upgrade::Upgrade;
 use crate::http::request::Request;
 use crate::http::{body, input, path, query};
 use crate::validate::{Validator, read_whole};
 use crate::{Cx, Error, Problem, Result, Value};
 
-/// All that can be known before the first call.
+/// Everything that is known before the first call.
 pub(in crate::http) struct PluginRoutePlan {
     desc: &'static RouteDesc,
     rules: Option<Validator>,
@@ -38,8 +39,8 @@ impl PluginRoutePlan {
     /// Answers a call whose body has been read.
     ///
     /// # Errors
-    /// `unknown_parameter`, the body's errors, `validation_failed` with every problem, and those of
-    /// the route.
+    /// `unknown_parameter`, the errors of the body, `validation_failed` with every problem, and the
+    /// errors of the function.
     pub(in crate::http) async fn run(
         &self,
         request: &Request<'_>,
@@ -57,9 +58,13 @@ impl PluginRoutePlan {
             path::decode(params.get(at).unwrap_or_default()).map(std::borrow::Cow::into_owned)
         });
         let call = PluginCall {
-            // A segment that is no text names nothing.
+            // A segment that is not UTF-8 matches no record.
             params: texts.collect::<Option<_>>().ok_or_else(Error::not_found)?,
             query,
+            upgrade: match self.desc.transport {
+                Transport::Upgrade(protocol) => Upgrade::of(parts, protocol),
+                Transport::Whole | Transport::Stream(_) => None,
+            },
             from: cx.address(),
             cx,
             adapters: request.app.adapters.clone(),
@@ -81,7 +86,7 @@ impl PluginRoutePlan {
             return self.read(&query::pairs(parts.uri.query()), query::path, problems);
         }
         body::check_form(&parts.headers, body)?;
-        // What is no text is no parameter that anybody declared.
+        // Bytes that are not UTF-8 match no declared parameter.
         let form = String::from_utf8_lossy(body);
         self.read(&query::pairs(Some(&form)), str::to_owned, problems)
     }
@@ -147,7 +152,8 @@ impl PluginRoutePlan {
         let Some(Value::Json(text)) = value else {
             return Ok(None);
         };
-        // What is of the right type is judged beside what is not: all of it is told at once.
+        // Values of the right type are validated even if others have the wrong type, so that all
+        // problems are reported together.
         rules.judge_item(0, &text, problems);
         Ok(Some(text))
     }

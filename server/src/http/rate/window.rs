@@ -13,23 +13,23 @@ use crate::http::RateLimit;
 /// Callers remembered at once, over all shards. A caller takes a hundred bytes and eight to sixteen
 /// more per call, up to [`STEPS`] of them.
 const CALLERS: usize = 1 << 16;
-/// So that cores seldom wait for each other.
+/// Several shards, so that cores seldom wait for each other.
 const SHARDS: usize = 16;
-/// Most moments remembered per caller. Up to this many calls a window is exact; beyond, calls of
-/// one 256th of the window count as one moment, the latest: a caller may wait that much longer, and
-/// never gets more than the limit.
+/// The maximum number of moments stored per caller. A window with at most this number of calls is
+/// exact. With more calls, all calls of one 256th of the window count as one moment, the latest: a
+/// caller may wait that much longer, and never exceeds the limit.
 const STEPS: u64 = 256;
-/// How many callers are looked at when one must be forgotten.
+/// The number of callers that are compared when one must be removed.
 const SAMPLE: usize = 32;
 /// A full shard is searched for windows that are over this often, in milliseconds.
 const SEARCH: i64 = 1000;
 
 /// Counts calls in this process. Other processes count their own.
 ///
-/// What it remembers is bounded: a flood of callers makes it forget others, those furthest from
-/// their limits first.
+/// Its memory is bounded: if there are too many callers, it removes those furthest from their
+/// limits.
 pub struct RatesInProcess {
-    /// Two keys of 64 bits: names are kept as hashes, so that long ones cost nothing.
+    /// Two keys of 64 bits. Names are stored as hashes, so that long names need no more memory.
     hashers: [RandomState; 2],
     shards: Box<[Mutex<Shard>]>,
     callers_per_shard: usize,
@@ -72,7 +72,7 @@ impl fmt::Debug for RatesInProcess {
 }
 
 impl RatesInProcess {
-    /// Remembers about so many callers.
+    /// Stores about this number of callers.
     pub fn bounded(callers: usize) -> Self {
         Self {
             hashers: [RandomState::new(), RandomState::new()],
@@ -113,7 +113,8 @@ impl Shard {
             self.windows.retain(|_, window| window.calls_at(now) > 0);
         }
         while self.windows.len() >= most {
-            // Who has called least loses least, and a flood of new names pushes out itself.
+            // The caller with the fewest calls loses least, so a flood of new names removes its own
+            // entries.
             let victim = self
                 .windows
                 .iter()
@@ -130,7 +131,7 @@ impl Shard {
 impl Window {
     fn count(&mut self, limit: RateLimit, now: i64) -> RateVerdict {
         self.length = i64::try_from(limit.window).unwrap_or(i64::MAX);
-        // A clock that was set back would else make callers wait for what never was.
+        // Otherwise callers would wait for moments in the future after the clock was set back.
         while self.moments.back().is_some_and(|m| m.first > now) {
             self.calls -= self.moments.pop_back().map_or(0, |m| m.calls);
         }

@@ -17,12 +17,13 @@ use axum::http::{HeaderMap, HeaderValue, Response, StatusCode};
 use bytes::Bytes;
 
 use super::answer::{self, Shape};
-use super::foreign::Asking;
-use super::include::{self, Wanted};
+use super::include::{self, RequestedRelations};
 use super::mounted::{Mounted, Target};
 use super::operation::NewRecordLocation;
 use super::overrides::{Inputs, OverrideCall};
 use super::permitted::Permitted;
+use super::rate::Limiter;
+use super::related::RelatedRequest;
 use super::request_id::RequestId;
 use super::router::{App, Params};
 use super::serve::NO_STORE;
@@ -31,10 +32,10 @@ use crate::operation::Answer;
 use crate::permission::Moved;
 use crate::resource::{Draft, Form, Includes, Outcome};
 use crate::validate::{Mode, read_draft};
-use crate::{Cx, Error, Problem, Result, Value};
+use crate::{Actor, Cx, Error, Problem, Result, Value};
 
-/// The facts of a request that stay the same on its way through a route. The server makes it once,
-/// when the router has found the route.
+/// The facts of a request that do not change on its way through a route. The server creates it
+/// once, when the router has found the route.
 #[derive(Clone, Copy)]
 pub(in crate::http) struct Request<'a> {
     /// Everything that all routes share.
@@ -49,9 +50,19 @@ pub(in crate::http) struct Request<'a> {
     pub(in crate::http) id: &'a RequestId,
     /// The other end of the connection, which may be a proxy.
     pub(in crate::http) from: Option<IpAddr>,
+    /// The caller of a call within the process; `None` for a request.
+    pub(in crate::http) in_process: Option<InProcess<'a>>,
 }
 
-/// A request that its route has accepted: the caller is known, and the body is read.
+/// The caller of a call within the process.
+#[derive(Clone, Copy)]
+pub(in crate::http) struct InProcess<'a> {
+    pub(in crate::http) actor: &'a Arc<Actor>,
+    /// Whether the call counts for the rate limit.
+    pub(in crate::http) counted: bool,
+}
+
+/// A request that its route has accepted: the caller is known, and the body has been read.
 pub(in crate::http) struct EntityRequest<'a> {
     /// The facts known before the body was read.
     pub(in crate::http) head: Request<'a>,
@@ -59,6 +70,15 @@ pub(in crate::http) struct EntityRequest<'a> {
     pub(in crate::http) body: Bytes,
     /// The call: its actor, its instant, its permissions.
     pub(in crate::http) cx: Cx,
+}
+
+impl<'a> Request<'a> {
+    /// The rate limit of the route, if the call counts.
+    pub(in crate::http) fn limiter(&self) -> Option<&'a Limiter> {
+        let limiter = self.mounted.limiter.as_deref()?;
+        let counted = self.in_process.is_none_or(|called| called.counted);
+        counted.then_some(limiter)
+    }
 }
 
 impl EntityRequest<'_> {
@@ -82,7 +102,7 @@ impl EntityRequest<'_> {
                 continue;
             }
             match id {
-                // The parents are those of this request.
+                // The parents come from this request.
                 _ if parameters < location.parents => {
                     at.push_str(self.head.params.get(parameters).unwrap_or_default());
                 }
@@ -135,8 +155,8 @@ impl EntityRequest<'_> {
     }
 
     /// `include` alone.
-    fn only_include(&self, on: &Target) -> Result<Wanted> {
-        let mut wanted = Wanted::default();
+    fn only_include(&self, on: &Target) -> Result<RequestedRelations> {
+        let mut wanted = RequestedRelations::default();
         let Some(query) = self
             .head
             .parts
@@ -188,8 +208,8 @@ impl EntityRequest<'_> {
         }
     }
 
-    /// The call, limited to what it may do with one record; `None` where the policy asks for no
-    /// permission. `moved` is what an update writes into the fields that it goes by.
+    /// The call, limited by its permission for one record; `None` if the policy has no permission.
+    /// `moved` contains the values that an update writes to the fields of the permission.
     async fn limited(
         &self,
         on: &Target,
@@ -215,7 +235,7 @@ impl EntityRequest<'_> {
         limited.map_or(&self.cx, |limited| &limited.cx)
     }
 
-    /// What an override of this route gets.
+    /// The input of an override of this route.
     fn inputs(&self, on: &Target, cx: &Cx, form: &Form, inputs: Inputs) -> OverrideCall {
         let (table, adapters, form) = (
             Arc::clone(&on.table),
@@ -232,12 +252,16 @@ impl EntityRequest<'_> {
         }
     }
 
-    /// What is to be included, if the caller may see it.
-    async fn with(&self, on: &Target, wanted: &Wanted) -> Result<Option<Box<Includes>>> {
+    /// The relations to include, if the caller may read their records.
+    async fn with(
+        &self,
+        on: &Target,
+        wanted: &RequestedRelations,
+    ) -> Result<Option<Box<Includes>>> {
         if wanted.is_empty() {
             return Ok(None);
         }
-        let asking = Asking {
+        let asking = RelatedRequest {
             cx: &self.cx,
             parts: self.head.parts,
             adapters: &self.head.app.adapters,
@@ -255,7 +279,8 @@ impl EntityRequest<'_> {
         shape: Answer,
     ) -> Result<Response<Body>> {
         let outcome = with.complete(&on.table, &on.projection, outcome).await?;
-        // The version is that of the record alone: what is shown beside it changes without it.
+        // The version belongs to the record alone. Included records change without it, so the
+        // request's headers are not used.
         let whole = HeaderMap::new();
         let mut response = answer::answer(
             on,

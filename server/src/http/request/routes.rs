@@ -21,7 +21,7 @@ impl EntityRequest<'_> {
         let wanted = self.only_include(on)?;
         self.no_body()?;
         let id = self.id(on).ok_or_else(Error::not_found)?;
-        // What is included is boxed: a read by key alone stays small.
+        // The relations are boxed, so that the future of a read by key stays small.
         let with = if wanted.is_empty() {
             None
         } else {

@@ -1,4 +1,4 @@
-//! What the function of a custom operation gets, and what is made of its answer.
+//! The input of a custom operation's function, and the conversion of its result.
 
 use std::marker::PhantomData;
 use std::sync::{Arc, OnceLock};
@@ -23,7 +23,7 @@ pub struct Erased {
     args: std::vec::IntoIter<Option<Value>>,
 }
 
-/// What a function answered, before its output has a type.
+/// The result of a function, before its output has a type.
 #[doc(hidden)]
 #[derive(Debug)]
 pub enum Made {
@@ -36,7 +36,7 @@ pub enum Made {
 
 impl Erased {
     pub(super) fn new(table: Arc<Table>, spec: &'static OpSpec, call: &Call<'_>) -> Result<Self> {
-        // Whoever may not see records at all is refused before the function runs.
+        // A caller who may not see any records is refused before the function runs.
         table.admit(call.cx, spec.name)?;
         Ok(Self {
             cx: call.cx.for_operation(spec.name),
@@ -87,7 +87,7 @@ impl Erased {
     }
 }
 
-/// An error of the user's function: ours stays as it is, any other is 500.
+/// An error of the function: an error of the framework is kept, any other error becomes 500.
 fn ours<T, E: Into<Box<dyn std::error::Error + Send + Sync>>>(result: Result<T, E>) -> Result<T> {
     result.map_err(|error| match error.into().downcast::<Error>() {
         Ok(ours) => *ours,
@@ -98,7 +98,7 @@ fn ours<T, E: Into<Box<dyn std::error::Error + Send + Sync>>>(result: Result<T, 
 /// Takes an answer that is no record.
 ///
 /// # Errors
-/// Those of the function.
+/// The errors of the function.
 #[doc(hidden)]
 pub fn made_value<T: Output, V: Answers<T>>(
     result: Result<V, impl Into<Box<dyn std::error::Error + Send + Sync>>>,
@@ -111,7 +111,7 @@ pub fn made_value<T: Output, V: Answers<T>>(
 /// Takes no answer.
 ///
 /// # Errors
-/// Those of the function.
+/// The errors of the function.
 #[doc(hidden)]
 pub fn made_nothing<T, E: Into<Box<dyn std::error::Error + Send + Sync>>>(
     result: Result<T, E>,
@@ -122,7 +122,7 @@ pub fn made_nothing<T, E: Into<Box<dyn std::error::Error + Send + Sync>>>(
 /// Takes the key of a record.
 ///
 /// # Errors
-/// Those of the function.
+/// The errors of the function.
 #[doc(hidden)]
 pub fn made_record<T: Entity, N: NamesOne<T>>(
     result: Result<N, impl Into<Box<dyn std::error::Error + Send + Sync>>>,
@@ -130,10 +130,10 @@ pub fn made_record<T: Entity, N: NamesOne<T>>(
     Ok(Made::One(Some(ours(result)?.key().into_value())))
 }
 
-/// Takes the key of a record, or nothing.
+/// Accepts the key of a record, or `None`.
 ///
 /// # Errors
-/// Those of the function.
+/// The errors of the function.
 #[doc(hidden)]
 pub fn made_optional<T: Entity, N: MayName<T>>(
     result: Result<N, impl Into<Box<dyn std::error::Error + Send + Sync>>>,
@@ -144,7 +144,7 @@ pub fn made_optional<T: Entity, N: MayName<T>>(
 /// Takes the keys of records, or a condition that names them.
 ///
 /// # Errors
-/// Those of the function.
+/// The errors of the function.
 #[doc(hidden)]
 pub fn made_records<T: Entity, N: Named<T>>(
     result: Result<N, impl Into<Box<dyn std::error::Error + Send + Sync>>>,
@@ -163,8 +163,8 @@ pub type SqliteCall<E> = CustomCall<E, crate::store::sqlite::OnSqlite>;
 #[cfg(feature = "postgres")]
 pub type PostgresCall<E> = CustomCall<E, crate::store::postgres::OnPostgres>;
 
-/// A call of a custom operation of `E` on the store `S`: who calls, the entity's adapter, and its
-/// store under the guard.
+/// A call of a custom operation of `E` on the store `S`: its context, the entity's adapter, and SQL
+/// with the row-level filter of the caller.
 ///
 /// A function for every SQL store is generic: `async fn top<S: SqlStore>(call: CustomCall<Post, S>)
 /// -> Result<..>`.
@@ -188,8 +188,8 @@ impl<E, S: CustomStore> std::fmt::Debug for CustomCall<E, S> {
 }
 
 impl<E: Entity, S: CustomStore> CustomCall<E, S> {
-    /// Who calls, when, under which request. What adapters change with it makes the events of this
-    /// operation.
+    /// The context: the caller, the instant and the request id. Changes that adapters make with it
+    /// emit events of this operation.
     pub fn cx(&self) -> &Cx {
         &self.cx
     }
@@ -204,8 +204,8 @@ impl<E: Entity, S: CustomStore> CustomCall<E, S> {
         self.version
     }
 
-    /// The adapter of the entity. Unlike statements of one's own, what it changes keeps
-    /// constraints, versions and `on_update` dates, makes events, and can be part of
+    /// The adapter of the entity. In contrast to SQL of the function, its changes respect
+    /// constraints, versions and `on_update` dates, emit events, and can be part of
     /// `cx().transaction(..)`.
     pub fn adapter(&self) -> E::Adapter
     where
@@ -214,7 +214,7 @@ impl<E: Entity, S: CustomStore> CustomCall<E, S> {
         Adapter::new(Arc::clone(&self.table)).into()
     }
 
-    /// What a start-up hook has provided for handlers: see
+    /// Returns a value that a start-up hook has stored for handlers: see
     /// [`Adapters::provide`](crate::Adapters::provide).
     ///
     /// # Errors
@@ -223,9 +223,9 @@ impl<E: Entity, S: CustomStore> CustomCall<E, S> {
         self.table.provided()
     }
 
-    /// Returns the store's own handle, such as a connection pool, for what no statement under the
-    /// guard can say. The reason is logged. The function itself decides which records its caller
-    /// may see.
+    /// Returns the store's own handle, such as a connection pool, for statements that cannot
+    /// contain the row-level filter. The reason is logged. The function itself decides which
+    /// records its caller may see.
     ///
     /// # Errors
     /// `internal` if the store has no handle of this type.
@@ -240,8 +240,8 @@ impl<E: Entity, S: CustomStore> CustomCall<E, S> {
         })
     }
 
-    /// Every record that the caller may see, in the entity's order. All of them are held in memory
-    /// at once: meant for the memory store and for small tables.
+    /// Returns every record that the caller may see, in the default order of the entity. All of
+    /// them are in memory at once: use it only with the memory store and for small tables.
     ///
     /// # Errors
     /// When the store cannot answer.
@@ -263,26 +263,32 @@ impl<E: Entity, S: CustomStore> CustomCall<E, S> {
 }
 
 impl<E: Entity, S: SqlStore> CustomCall<E, S> {
-    /// A statement on the entity's own table. The guard stands where the text says so:
+    /// Creates a statement on the entity's own table. The text contains the row-level filter by one
+    /// of these names:
     ///
     /// - `{visible}` in `FROM`: the records that the caller may see, under the name of the table;
-    /// - `{guard}` in `WHERE`: the condition for them, for statements that change records;
-    /// - `{table}`: the table.
+    /// - `{guard}` in `WHERE`: the condition for these records, for statements that change records;
+    /// - `{table}`: the table;
+    /// - `{column:title}`: the column of the field `title`.
+    ///
+    /// `{table}` and `{column:title}` have the earlier names while a migration that renames the
+    /// table or the column is open.
     ///
     /// A text with neither `{visible}` nor `{guard}` is an error. Parameters are `$1`, `$2` and so
-    /// on, whatever the store. A statement is no part of `cx().transaction(..)`: there it is
+    /// on, for every store. A statement cannot be part of `cx().transaction(..)`: there it is
     /// refused.
     pub fn sql(&self, text: &'static str) -> Sql<'_> {
         Sql::new(&self.table, &self.cx, self.spec.name, text)
     }
 
-    /// The records of which a condition in SQL holds, among those that the caller may see: to be
-    /// answered, or to be [read](Self::read). It stands behind `WHERE`, beside the guard; its
-    /// parameters are `$1`, `$2` and so on, whatever the store.
+    /// Selects the records that match a condition in SQL, among those that the caller may see.
+    /// Return the result from the function, or [read](Self::read) it. The condition becomes part of
+    /// `WHERE`, together with the row-level filter. Its parameters are `$1`, `$2` and so on, for
+    /// every store.
     ///
-    /// Other tables that it looks at are read without the guard of their entity. A text that would
-    /// not stay in its parentheses (one that closes them, holds a comment or a `;`) is an error
-    /// when the statement is first run.
+    /// The condition reads other tables without the row-level filters of their entities. A text
+    /// that leaves its parentheses (one that closes them, or contains a comment or a `;`) is an
+    /// error when the statement first runs.
     pub fn records(&self, condition: &'static str) -> Records<E> {
         Records::new(condition)
     }
@@ -300,7 +306,7 @@ impl<E: Entity, S: SqlStore> CustomCall<E, S> {
         )
     }
 
-    /// Begins a transaction of statements of one's own, for [`Sql::within`].
+    /// Begins a transaction for SQL of the function; see [`Sql::within`].
     ///
     /// # Errors
     /// `unavailable` when the store cannot begin one at present.
@@ -390,19 +396,19 @@ impl<'a> Sql<'a> {
 
     async fn run(self, rows: bool) -> Result<SqlAnswer> {
         apart(self.cx)?;
-        let guard = self.table.condition(self.cx, self.route)?;
+        let filter = self.table.condition(self.cx, self.route)?;
         let query = SqlQuery {
             entity: self.table.desc,
             text: self.text,
             values: self.values,
-            guard,
+            filter,
         };
         self.table.sql()?.run(query, self.within, rows).await
     }
 }
 
-/// Refuses statements on the pool while the call is part of a transaction that has the store for
-/// itself: they would not see what it wrote, and could wait for it for ever.
+/// Refuses statements on the pool while the call is part of a transaction that blocks the store:
+/// they would not see its writes, and could wait for it for ever.
 fn apart(cx: &Cx) -> Result<()> {
     match cx.in_transaction() {
         None => Ok(()),

@@ -1,8 +1,7 @@
-//! Records that a handler names by a condition in the words of its database, in place of their
-//! keys.
+//! Records that a function selects by a condition in SQL instead of their keys.
 //!
-//! They are read by one statement, and that on the way of all others: the guard joins it there, and
-//! it runs where others run.
+//! One statement reads them, in the same way as all other statements, so it contains the row-level
+//! filter.
 
 use std::marker::PhantomData;
 
@@ -10,7 +9,7 @@ use super::call::Made;
 use crate::entity::{Entity, FieldType, Kind, SortDesc};
 use crate::filter::{Filter, Source};
 use crate::resource::{Form, Table};
-use crate::store::{Plan, Rows, Words};
+use crate::store::{CustomSql, Plan, Rows};
 use crate::{Cx, Result, Value};
 
 /// Records of `E`, named by a condition: see
@@ -22,7 +21,7 @@ pub struct Records<E> {
     of: PhantomData<fn() -> E>,
 }
 
-/// The same, whatever the entity.
+/// The same without the type of the entity.
 #[doc(hidden)]
 #[derive(Debug)]
 pub struct Choice {
@@ -51,14 +50,14 @@ impl<E> Records<E> {
         self
     }
 
-    /// In this order, `views DESC, title`; where it leaves a choice, by the key. Without one, in
-    /// the order of the entity.
+    /// Sets the order, for example `views DESC, title`; the primary key breaks ties. Without it,
+    /// the default order of the entity applies.
     pub fn order_by(mut self, order: &'static str) -> Self {
         self.choice.order = order;
         self
     }
 
-    /// So many at most.
+    /// Sets the maximum number of records.
     pub fn limit(mut self, most: u32) -> Self {
         self.choice.limit = Some(most);
         self
@@ -96,7 +95,7 @@ impl Choice {
             .chain(kinds.iter().map(|kind| kind.name()))
         {
             key.extend_from_slice(part.as_bytes());
-            // No text that a database reads holds a NUL.
+            // No SQL text contains a NUL.
             key.push(0);
         }
         let plan = || {
@@ -115,7 +114,7 @@ impl Choice {
             });
             Plan::Chosen {
                 filter: Filter::TRUE,
-                words: Words {
+                sql: CustomSql {
                     condition,
                     order,
                     kinds,
@@ -130,12 +129,12 @@ impl Choice {
     }
 }
 
-/// What names records of `E`: their keys in order, or a condition.
+/// The records of `E` that a function returns: their keys in order, or a condition.
 #[doc(hidden)]
 #[diagnostic::on_unimplemented(
     message = "`{Self}` names no records of `{E}`",
-    label = "the function answers `{Self}`",
-    note = "it answers a `Vec` of their keys, or `call.records(\"..\")`: the records are read under the guard, which shows the caller's own alone"
+    label = "the function returns `{Self}`",
+    note = "return a `Vec` of their keys, or `call.records(\"..\")`: the response contains only records that the caller may see"
 )]
 pub trait Named<E> {
     fn made(self) -> Made;
@@ -158,12 +157,12 @@ impl<E: Entity> Named<E> for Records<E> {
     }
 }
 
-/// What names a record of `E`: its key.
+/// The record of `E` that a function returns: its key.
 #[doc(hidden)]
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is no key of `{E}`",
-    label = "the function answers `{Self}`",
-    note = "it answers the key of a record, as in `Ok(id)`: the record is read under the guard, which shows the caller's own alone"
+    label = "the function returns `{Self}`",
+    note = "return the key of a record, as in `Ok(id)`: the response contains it only if the caller may see it"
 )]
 pub trait NamesOne<E: Entity> {
     fn key(self) -> E::Id;
@@ -176,12 +175,12 @@ impl<E: Entity, K: Same<E::Id>> NamesOne<E> for K {
     }
 }
 
-/// What names a record of `E`, or none.
+/// The record of `E` that a function returns, or none.
 #[doc(hidden)]
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not an `Option` of a key of `{E}`",
-    label = "the function answers `{Self}`",
-    note = "it answers `Some` key of a record, or `None`: the record is read under the guard, which shows the caller's own alone"
+    label = "the function returns `{Self}`",
+    note = "return `Some` key of a record, or `None`: the response contains it only if the caller may see it"
 )]
 pub trait MayName<E: Entity> {
     fn key(self) -> Option<E::Id>;
@@ -194,12 +193,12 @@ impl<E: Entity, K: Same<E::Id>> MayName<E> for Option<K> {
     }
 }
 
-/// What the function answers is what the operation declares.
+/// The function returns the declared output of the operation.
 #[doc(hidden)]
 #[diagnostic::on_unimplemented(
-    message = "the operation answers `{T}`, and its function `{Self}`",
-    label = "the function answers `{Self}`",
-    note = "answer `{T}` in the function, or declare `output = {Self}`"
+    message = "the operation returns `{T}`, but its function returns `{Self}`",
+    label = "the function returns `{Self}`",
+    note = "return `{T}` in the function, or declare `output = {Self}`"
 )]
 pub trait Answers<T> {
     fn answer(self) -> T;
@@ -212,8 +211,8 @@ impl<T, V: Same<T>> Answers<T> for V {
     }
 }
 
-/// A type that is another one, which none is: where rustc would speak of a mismatch of its own, the
-/// traits above have the word.
+/// Type equality. Every type implements it for itself only, so that a mismatch is reported with the
+/// messages above instead of rustc's own.
 pub trait Same<T> {
     fn same(self) -> T;
 }

@@ -1,4 +1,4 @@
-//! What the chooser of a transition gets.
+//! The input of the chooser of a transition.
 
 use std::fmt;
 use std::future::Future;
@@ -17,7 +17,7 @@ pub struct Erased {
 }
 
 impl fmt::Debug for Erased {
-    // The record holds what nobody may read.
+    // The record may contain private fields.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Erased")
             .field("table", &self.table)
@@ -51,13 +51,13 @@ where
     Box::pin(async move { Ok(chosen.await?.into_value()) })
 }
 
-/// A call of the chooser of a transition of `E`: the record that is about to move, and what it
-/// takes to find out where to.
+/// A call of the chooser of a transition of `E`: the record before the change, and access to other
+/// records.
 ///
-/// It runs in the transaction of the write: nobody else changes the record until the value that it
-/// answers is written, and what it reads through [`adapter`](Self::adapter) with its
-/// [`cx`](Self::cx) belongs to that transaction. It should answer soon, since others wait for the
-/// record, and on an embedded store for the file.
+/// The chooser runs in the transaction of the write. The record is locked until the chosen value is
+/// written. Reads through [`adapter`](Self::adapter) with [`cx`](Self::cx) belong to the
+/// transaction. Return soon: other calls wait for the record, and on an embedded store for the
+/// whole file.
 #[derive(Debug)]
 pub struct ChooserCall<E> {
     table: Arc<Table>,
@@ -66,18 +66,18 @@ pub struct ChooserCall<E> {
 }
 
 impl<E: Entity> ChooserCall<E> {
-    /// Who calls, when, under which request, within the transaction.
+    /// The context of the call, within the transaction.
     pub fn cx(&self) -> &Cx {
         &self.cx
     }
 
-    /// The record as it is.
+    /// The record before the change.
     pub fn record(&self) -> &E {
         &self.record
     }
 
-    /// The adapter of an entity of the app. Within the transaction it has to live in the same
-    /// store.
+    /// Returns the adapter of an entity of the app. Within the transaction, the entity must be in
+    /// the same store.
     ///
     /// # Errors
     /// `internal` when no package of the app lists the entity.
@@ -88,7 +88,8 @@ impl<E: Entity> ChooserCall<E> {
         Ok(Adapter::new(self.table.sibling(T::DESC)?).into())
     }
 
-    /// What a start-up hook has provided: see [`Adapters::provide`](crate::Adapters::provide).
+    /// Returns a value that a start-up hook has stored: see
+    /// [`Adapters::provide`](crate::Adapters::provide).
     ///
     /// # Errors
     /// `internal` when no hook has provided a `T`.

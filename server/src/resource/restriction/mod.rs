@@ -4,7 +4,7 @@
 //! of the entity and its [gates](super::gate). Their values are arguments after those of the
 //! statement, so one prepared statement serves every caller. The conditions depend on the caller:
 //! each [`Reach`] has its own statement. An entity without such declarations has no restriction and
-//! pays nothing.
+//! no cost.
 
 mod owner;
 mod reach;
@@ -18,7 +18,7 @@ mod written;
 pub(crate) use reach::{Included, Reach, RouteRestriction};
 
 use self::slots::Slots;
-use super::gate::{Asks, Behind};
+use super::gate::{CallValues, Viewer};
 use super::touch::touch;
 use crate::entity::{EntityDesc, ScopeFrom, SoftDelete};
 use crate::filter::{Filter, Op, Operand, Source};
@@ -29,25 +29,25 @@ use crate::{Cx, Value};
 pub(crate) struct Restriction {
     desc: &'static EntityDesc,
     /// Conditions and gates.
-    behind: Option<Behind>,
+    call_values: Option<CallValues>,
 }
 
 impl Restriction {
     /// The restriction of an entity; `None` if every caller sees all records.
     pub(crate) fn new(desc: &'static EntityDesc) -> Option<Self> {
-        let behind = Behind::of(desc);
+        let call_values = CallValues::of(desc);
         let own = desc.soft_delete.is_some()
             || desc.ttl.is_some()
             || desc.tenant.is_some()
             || !desc.scope.is_empty();
-        (own || behind.is_some()).then_some(Self { desc, behind })
+        (own || call_values.is_some()).then_some(Self { desc, call_values })
     }
 
-    /// The restriction of a route. `reads`: the route changes nothing; `unscoped`: it declares that
-    /// its scopes are lifted.
+    /// The restriction of a route. `reads` means that the route changes nothing, `unscoped` that it
+    /// lifts the scopes.
     pub(crate) fn route(&self, route: &str, reads: bool, unscoped: bool) -> RouteRestriction {
-        // The parents of a path say where a record is, not who may see it: one that is found by its
-        // key needs none.
+        // Path parameters locate a record; they do not restrict who may see it. A record that is
+        // found by its key needs none.
         let included = Included::named(route);
         let needs = |i: &usize| {
             included.is_none() || !matches!(self.desc.scope[*i].from, ScopeFrom::Path(_))
@@ -58,7 +58,11 @@ impl Restriction {
             scopes: (0..self.desc.scope.len()).filter(holds).collect(),
             anonymous: reads && self.desc.tenant.is_some_and(|tenant| tenant.anonymous_read),
             deleted: false,
-            reads: reads && self.behind.as_ref().is_some_and(|behind| behind.tenants),
+            reads: reads
+                && self
+                    .call_values
+                    .as_ref()
+                    .is_some_and(|call_values| call_values.tenants),
         }
     }
 
@@ -71,8 +75,7 @@ impl Restriction {
     }
 
     /// The plan with the conditions. Its own arguments end at `base`; those of the restriction
-    /// follow in the
-    /// order of [`Restriction::arguments`].
+    /// follow in the order of [`Restriction::arguments`].
     pub(crate) fn plan(
         &self,
         plan: &Plan,
@@ -110,12 +113,12 @@ impl Restriction {
             },
             Plan::Chosen {
                 filter,
-                words,
+                sql,
                 order,
                 limit,
             } => Plan::Chosen {
                 filter: with(filter),
-                words: words.clone(),
+                sql: sql.clone(),
                 order: order.clone(),
                 limit: limit.clone(),
             },
@@ -147,10 +150,11 @@ impl Restriction {
                 set: self.renewed(set.clone(), &slots),
                 pick: pick.clone(),
             },
-            // The new record is stamped; an existing one is changed only within reach.
-            Plan::Upsert { keys, guard, set } => Plan::Upsert {
+            // The new record gets its tenant and scopes. An existing record is changed only if the
+            // caller can reach it.
+            Plan::Upsert { keys, filter, set } => Plan::Upsert {
                 keys: keys.clone(),
-                guard: with(guard),
+                filter: with(filter),
                 set: self.renewed(set.clone(), &slots),
             },
             Plan::Delete { filter, pick } => match (self.desc.soft_delete, slots.now) {
@@ -182,6 +186,21 @@ impl Restriction {
                 },
             },
         }
+    }
+
+    /// The conditions on records that a route reads, for evaluation in memory. Their first arguments
+    /// are the values of [`Restriction::reach`]; the position of the instant is returned if they
+    /// need it.
+    pub(super) fn in_memory(
+        &self,
+        reach: Reach,
+        route: &RouteRestriction,
+    ) -> (Filter, Option<usize>) {
+        let plan = Plan::Exists {
+            filter: Filter::TRUE,
+        };
+        let slots = Slots::of(self, &plan, reach, route, 0);
+        (self.conditions(reach, route, &slots), slots.now)
     }
 
     /// Appends the arguments of the restriction for a call.
@@ -236,14 +255,14 @@ impl Restriction {
             .and_then(|now| layout::unexpired(self.desc, now))
             .into_iter()
             .fold(all, Filter::and);
-        match &self.behind {
-            Some(behind) => all.and(behind.condition(
+        match &self.call_values {
+            Some(call_values) => all.and(call_values.condition(
                 self.desc,
-                Asks {
+                Viewer {
                     reach,
                     reads: route.reads,
                 },
-                slots.behind,
+                slots.call_values,
                 slots.now,
             )),
             None => all,

@@ -1,4 +1,5 @@
-//! Whose records a call sees: the values of tenant and scopes, and what they stamp on new records.
+//! The owner values of a call: the tenant and scopes that restrict the records it sees, and that
+//! are written to new records.
 
 use super::{Reach, Restriction, RouteRestriction};
 use crate::entity::ScopeFrom;
@@ -8,11 +9,10 @@ use crate::store::layout;
 use crate::{Cx, Error, Result, Value};
 
 impl Restriction {
-    /// Who a call is, as far as its statement depends on it; the values of its tenant and scopes go
-    /// to `out`.
+    /// Returns the reach of a call. The values of its tenant and scopes are appended to `out`.
     ///
     /// # Errors
-    /// 401 for an anonymous caller without a value that is needed, 403 for a known one.
+    /// 401 for an anonymous caller without a required value, 403 for an authenticated one.
     pub(in crate::resource) fn reach(
         &self,
         cx: &Cx,
@@ -24,13 +24,14 @@ impl Restriction {
             return Ok(Reach::Within);
         }
         if cx.reaches_all() {
-            let plain =
-                self.desc.tenant.is_none() && self.desc.scope.is_empty() && self.behind.is_none();
+            let plain = self.desc.tenant.is_none()
+                && self.desc.scope.is_empty()
+                && self.call_values.is_none();
             return Ok(if cx.reaches_deleted() {
                 Reach::Deleted
             } else if plain {
                 Reach::Caller
-            } else if cx.is_effect() && self.behind.is_some() {
+            } else if cx.is_effect() && self.call_values.is_some() {
                 Reach::Effect
             } else {
                 Reach::System
@@ -42,14 +43,14 @@ impl Restriction {
         for scope in &route.scopes {
             out.push(self.scope(cx, *scope)?);
         }
-        if let Some(behind) = &self.behind {
-            out.extend(behind.values(|path| cx.value(path)));
+        if let Some(call_values) = &self.call_values {
+            out.extend(call_values.values(|path| cx.value(path)));
         }
         Ok(reach)
     }
 
-    /// Whose records a call sees: the fields of tenant and scopes with their values; nothing for
-    /// the application itself.
+    /// The fields of tenant and scopes with their values for this call; empty for the application
+    /// itself.
     ///
     /// # Errors
     /// As [`Restriction::reach`].
@@ -76,24 +77,27 @@ impl Restriction {
         tenant.into_iter().chain(scopes).collect()
     }
 
-    /// Who calls, as far as it depends on there being a tenant: of the records themselves, or of
-    /// those behind them.
+    /// The reach of a caller. It depends on whether the caller has a tenant, if the records or
+    /// their gates have tenants.
     fn caller(&self, cx: &Cx, tenant: &Value) -> Reach {
-        let behind = self.behind.as_ref().is_some_and(|behind| behind.tenants);
+        let call_values = self
+            .call_values
+            .as_ref()
+            .is_some_and(|call_values| call_values.tenants);
         let without = match self.desc.tenant {
             Some(_) => tenant.is_null(),
-            None => behind && cx.value(CtxPath::TenantId).is_null(),
+            None => call_values && cx.value(CtxPath::TenantId).is_null(),
         };
         let known = || cx.get_actor().is_some_and(|actor| actor.id.is_some());
         match without {
             false => Reach::Caller,
-            true if behind && !known() => Reach::Anonymous,
+            true if call_values && !known() => Reach::Anonymous,
             true => Reach::NoTenant,
         }
     }
 
-    /// The tenant that the application itself acts in, where it has said one. What follows from its
-    /// changes, and deleted records, it reaches everywhere.
+    /// The tenant that the application itself acts in, if one is set. Effects of its changes, and
+    /// deleted records, are reached in every tenant.
     fn within(&self, cx: &Cx) -> Option<Value> {
         let tenant = self
             .desc
@@ -109,8 +113,8 @@ impl Restriction {
         }
     }
 
-    /// The caller's tenant; null where records without one are meant, or there are no tenants at
-    /// all.
+    /// The tenant of the caller; null for records without a tenant, or for entities without
+    /// tenants.
     fn tenant(&self, cx: &Cx, route: &RouteRestriction) -> Result<Value> {
         let Some(tenant) = self.desc.tenant else {
             return Ok(Value::Null);
@@ -149,8 +153,8 @@ impl Restriction {
         }
     }
 
-    /// A context value as a field holds it. Tenants and ids are texts in the context; one that is
-    /// no number is nobody's where fields are numbers.
+    /// A context value, converted to the type of a field. Tenants and ids are texts in the context.
+    /// If the field is a number and the text is not, no record has that value.
     fn fitting(&self, field: usize, value: Value) -> Result<Value> {
         match gate::fitting(self.desc.fields[field].kind, value) {
             Value::Null => Err(Error::forbidden()),
@@ -158,11 +162,12 @@ impl Restriction {
         }
     }
 
-    /// Writes tenant, scopes and expiry into the values of a new record, whatever stands there.
+    /// Writes tenant, scopes and expiry into the values of a new record, and replaces values that
+    /// are already there.
     ///
     /// # Errors
-    /// As [`Restriction::reach`]; 403 for the application itself when a value is required and nobody said
-    /// which.
+    /// As [`Restriction::reach`]; 403 for the application itself if a value is required and none is
+    /// set.
     pub(in crate::resource) fn stamp<V: Held>(
         &self,
         cx: &Cx,

@@ -15,7 +15,7 @@ pub(crate) enum Reach {
     Deleted = 3,
     /// As [`Reach::NoTenant`], of an anonymous caller, for an entity with gates to tenants.
     Anonymous = 4,
-    /// As [`Reach::System`], without gates: the effects of a deletion reach records whose gate leads
+    /// As [`Reach::System`], without gates: effects of a deletion reach records whose gate refers
     /// to the deleted record.
     Effect = 5,
     /// The application itself within one tenant: every scope there.
@@ -23,7 +23,7 @@ pub(crate) enum Reach {
 }
 
 impl Reach {
-    /// Whether somebody calls, and not the application.
+    /// Whether it is a caller, not the application itself.
     pub(in crate::resource) fn is_caller(self) -> bool {
         matches!(self, Self::Caller | Self::NoTenant | Self::Anonymous)
     }
@@ -38,7 +38,7 @@ pub(crate) struct RouteRestriction {
     pub(super) anonymous: bool,
     /// Deleted records, and no others.
     pub(super) deleted: bool,
-    /// It changes nothing, where gates make a difference between that and the rest.
+    /// Whether the route only reads, if gates distinguish between reads and changes.
     pub(super) reads: bool,
 }
 
@@ -49,14 +49,15 @@ impl RouteRestriction {
     }
 }
 
-/// The routes as which records of another entity are looked at.
+/// The routes whose conditions apply to records of another entity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Included {
-    /// One record, as `get` shows it.
+    /// One record, with the conditions of `get`.
     Get,
     /// Many, as `list` shows them.
     List,
-    /// One that another record is about to name, as `get` shows it to whoever may change something.
+    /// One record that another record will refer to, with the conditions that `get` has for callers
+    /// who change records.
     Hold,
 }
 
@@ -68,7 +69,7 @@ impl Included {
         }
     }
 
-    /// What its statements are kept under; no route has such a name.
+    /// The name of its statements. No route has such a name.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Get => "include get",

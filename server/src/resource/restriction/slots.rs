@@ -1,7 +1,7 @@
 //! Positions of the arguments of a restriction among those of a statement.
 
 use super::{Reach, Restriction, RouteRestriction};
-use crate::resource::gate::Behind;
+use crate::resource::gate::CallValues;
 use crate::store::Plan;
 
 /// Positions of the arguments of a restriction.
@@ -10,7 +10,7 @@ pub(super) struct Slots {
     pub(super) owner: usize,
     pub(super) scoped: bool,
     /// The values that conditions and gates compare with.
-    pub(super) behind: usize,
+    pub(super) call_values: usize,
     pub(super) now: Option<usize>,
     pub(super) expiry: Option<usize>,
 }
@@ -28,13 +28,13 @@ impl Slots {
         let scoped = reach.is_caller() && !system;
         let tenant =
             usize::from(desc.tenant.is_some() && matches!(reach, Reach::Caller | Reach::Within));
-        let behind = base + tenant + if scoped { route.scopes.len() } else { 0 };
+        let call_values = base + tenant + if scoped { route.scopes.len() } else { 0 };
         let values = restriction
-            .behind
+            .call_values
             .as_ref()
             .filter(|_| reach.is_caller())
-            .map_or(0, Behind::wants);
-        let mut next = behind + values;
+            .map_or(0, CallValues::wants);
+        let mut next = call_values + values;
         let mut slot = |wanted: bool| {
             wanted.then(|| {
                 next += 1;
@@ -54,15 +54,15 @@ impl Slots {
             Plan::Delete { .. } => (desc.soft_delete.is_some(), desc.soft_delete.is_some(), true),
         };
         let instant = restriction
-            .behind
+            .call_values
             .as_ref()
-            .is_some_and(|behind| behind.needs_now(reach));
+            .is_some_and(|call_values| call_values.needs_now(reach));
         let now = slot(filters && (desc.ttl.is_some() || marks || instant));
         let expiry = slot(changes && desc.ttl.is_some_and(|ttl| ttl.after.is_some()));
         Self {
             owner: base,
             scoped,
-            behind,
+            call_values,
             now,
             expiry,
         }

@@ -1,8 +1,9 @@
-//! The restriction, held to a plain notion of who sees what, over random calls on both stores.
+//! The restriction, compared with a simple model of visibility over random calls on two stores.
 //!
-//! The notion is [`sees`]: a few lines over a stored record, sharing nothing with the restriction. After
-//! every call, the pages of every caller must be exactly what they see; records out of a caller's
-//! sight must be as before; new ones must be the caller's own; and both stores must answer alike.
+//! The model is [`sees`]: a few lines over a stored record that share no code with the restriction.
+//! After every call, the pages of every caller must contain exactly the records that the model
+//! allows. Records that a caller cannot see must be unchanged, and new records must belong to the
+//! caller. Both stores must return the same.
 
 use std::sync::Arc;
 
@@ -18,6 +19,8 @@ use crate::operation::{
     AssignSpec, Batch, Consume, Exists, Increment, Lookup, OpSpec, ParamSpec, Place, Upsert,
 };
 use crate::resource::{Call, CursorKey, Draft, Form, ListRequest, Outcome, Table};
+use linchpin_core::store::create_tables;
+
 use crate::store::memory::Memory;
 use crate::store::sqlite::{SqliteOptions, SqliteStore};
 use crate::store::{Order, Plan, Rows, Store};
@@ -198,8 +201,8 @@ static ENROL: OpSpec = OpSpec::new(
     ParamSpec::new("id", ID, Place::Body),
 ]);
 
-/// Everybody who calls: two tenants, two people of one, somebody without a tenant, nobody, and the
-/// application.
+/// The callers: two tenants, two people of one tenant, a person without a tenant, an anonymous
+/// caller, and the application.
 #[derive(Clone, Copy, Debug)]
 enum Who {
     Of(&'static str, &'static str),
@@ -247,7 +250,7 @@ impl Who {
     }
 }
 
-/// Who sees what on a route, in plain words; `None` when the caller is refused.
+/// The records that a caller sees on a route, by the model; `None` if the caller is refused.
 fn sees(
     entity: &EntityDesc,
     who: Who,
@@ -357,7 +360,7 @@ fn whats() -> impl Strategy<Value = What> {
     ]
 }
 
-/// Runs a call and says what came of it.
+/// Runs a call and returns its outcome.
 async fn run(table: &Table, cx: &Cx, what: &What) -> String {
     let name = |prefix: &str, n: u8| text(&format!("{prefix}{n}"));
     let draft = |values: Vec<(usize, Value)>| {
@@ -454,7 +457,7 @@ async fn run(table: &Table, cx: &Cx, what: &What) -> String {
     }
 }
 
-/// The route a call stands for, and whether it only reads; `None` when it is nobody's.
+/// The route of a call, and whether it only reads; `None` if no route belongs to it.
 fn route(what: &What) -> Option<(&'static str, bool)> {
     Some(match what {
         What::Create { .. } => ("create", false),
@@ -496,7 +499,7 @@ async fn stored(table: &Table) -> Vec<Box<[Value]>> {
         .records
 }
 
-/// What a caller's pages hold, or why there are none.
+/// The records on a caller's pages, or the reason why there are none.
 async fn listed(table: &Table, cx: &Cx) -> Result<Vec<Value>> {
     let (mut keys, mut cursor) = (Vec::new(), None);
     loop {
@@ -542,7 +545,7 @@ async fn step(
     };
     let find = |of: &[Value]| after.iter().find(|r| r[ID] == of[ID]);
     if let Some((route, reads)) = route(what) {
-        // Out of sight means out of reach, but that what has expired may go.
+        // A caller cannot change records that they cannot see. Expired records may be removed.
         for record in &before {
             let seen = sees(entity, who, route, reads, now, record);
             if seen != Some(true) && !expired(record) {
@@ -616,8 +619,8 @@ async fn step(
     Ok(answer)
 }
 
-/// At most one live record of a tenant has a value, and one at all where the unique is across
-/// tenants.
+/// At most one live record of a tenant has a given value, or at most one record at all if the
+/// unique is global.
 fn uniques_hold(entity: &EntityDesc, now: Timestamp, records: &[Box<[Value]>]) -> bool {
     let live: Vec<_> = records
         .iter()
@@ -667,7 +670,7 @@ async fn sequence(
     let mut options = SqliteOptions::new(folder.path().join("s.db"));
     options.durability = crate::store::sqlite::Durability::Normal;
     let sqlite: Arc<dyn Store> = Arc::new(SqliteStore::open(options).expect("a store"));
-    sqlite.install(&[entity]).await.expect("a table");
+    create_tables(&*sqlite, &[entity]).await.expect("a table");
     let cursors = || CursorKey::derive(&["a secret of the tests, 32 bytes!"]);
     let memory = Table::new(entity, Arc::new(Memory::new()), cursors()).expect("it mounts");
     let table = Table::new(entity, Arc::clone(&sqlite), cursors()).expect("it mounts");

@@ -1,8 +1,9 @@
-//! What restricted statements read: a caller's page costs the same whatever other tenants store and
-//! however much is deleted.
+//! The number of rows that restricted statements read: a caller's page costs the same whatever
+//! other tenants store and however many records are deleted.
 
 use rusqlite::{Connection, StatementStatus};
 
+use linchpin_core::store::create_tables;
 use linchpin_sqlite::inspect::{self, Rendered};
 use linchpin_sqlite::{SqliteOptions, SqliteStore};
 
@@ -150,7 +151,7 @@ fn after(order: &[Order], base: usize) -> After {
     After::Keys((0..order.len()).map(|n| Some(base + n)).collect())
 }
 
-/// Reads of a caller, each with the arguments of its own plan.
+/// The reads of a caller, each with the arguments of its plan.
 fn reads(entity: &EntityDesc) -> Vec<(&'static str, Plan, Vec<Value>)> {
     let order = |field: usize, desc: bool| [field, ID].map(|field| Order { field, desc }).to_vec();
     let limit = |at: usize| {
@@ -298,7 +299,7 @@ async fn a_page_costs_the_same_whatever_others_store() {
     for rows in [500, 10_000] {
         let store = SqliteStore::open(SqliteOptions::new(file(rows))).expect("a store");
         let entities: Vec<&'static EntityDesc> = RESTRICTED.iter().collect();
-        store.install(&entities).await.expect("tables");
+        create_tables(&store, &entities).await.expect("tables");
         store.close().await;
         let connection = Connection::open(file(rows)).expect("the file");
         connection
@@ -359,7 +360,8 @@ async fn a_page_costs_the_same_whatever_others_store() {
                     .mapped(|row| row.get(3))
                     .collect::<Result<_, _>>()
                     .expect("details");
-                // `SCAN notes` by itself is the whole table; by an index it stops at the limit.
+                // `SCAN notes` without an index reads the whole table; with an index it stops at
+                // the limit.
                 let whole = |d: &String| {
                     (d.starts_with("SCAN ") && !d.contains("INDEX") && !d.contains("SUBQUERY"))
                         || d.contains("TEMP B-TREE")
@@ -370,8 +372,7 @@ async fn a_page_costs_the_same_whatever_others_store() {
     }
 }
 
-/// Records that are seen through others: of each one that is looked at, the other is found by its
-/// key.
+/// Records that are visible through other records: each other record is found by its key.
 static THROUGH: [EntityDesc; 3] = [
     EntityDesc {
         gates: &[Gate::new(OWNER, &RESTRICTED[4])],
@@ -398,7 +399,7 @@ async fn what_others_are_seen_through_is_found_by_its_key() {
     let folder = tempfile::tempdir().expect("a folder");
     let store = SqliteStore::open(SqliteOptions::new(folder.path().join("g.db"))).expect("a store");
     let entities: Vec<&'static EntityDesc> = THROUGH.iter().chain([&RESTRICTED[4]]).collect();
-    store.install(&entities).await.expect("tables");
+    create_tables(&store, &entities).await.expect("tables");
     store.close().await;
     let connection = Connection::open(folder.path().join("g.db")).expect("the file");
     inspect::prepare(&connection).expect("functions");
@@ -538,12 +539,14 @@ async fn what_others_are_seen_through_is_found_by_its_key() {
     }
 }
 
-/// What the sweeper asks: only what has expired is read.
+/// The query of the sweeper reads only expired records.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_sweeper_reads_what_has_expired() {
     let folder = tempfile::tempdir().expect("a folder");
     let store = SqliteStore::open(SqliteOptions::new(folder.path().join("s.db"))).expect("a store");
-    store.install(&[&RESTRICTED[4]]).await.expect("a table");
+    create_tables(&store, &[&RESTRICTED[4]])
+        .await
+        .expect("a table");
     let insert = store
         .prepare(&RESTRICTED[4], Plan::Insert)
         .expect("it renders");

@@ -52,9 +52,9 @@ impl Restriction {
         Ok(())
     }
 
-    /// Which expired records could stand in the way of a write: a plan that removes them. Its
-    /// arguments are those of the write and, at `base`, the call's instant. It may name more than
-    /// stand in the way; they are gone in any case.
+    /// A plan that removes expired records that could conflict with a write. Its arguments are
+    /// those of the write and, at `base`, the instant of the call. It may remove more expired
+    /// records than necessary; the sweeper would remove them anyway.
     pub(in crate::resource) fn eviction(&self, plan: &Plan, base: usize) -> Option<Plan> {
         let ttl = self.desc.ttl?;
         let value = |field: usize| match plan {

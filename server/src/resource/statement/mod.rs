@@ -26,12 +26,12 @@ use crate::store::{Plan, SqlDriver, Statement, Store};
 /// patches).
 const SHAPES: usize = 512;
 
-/// Where a statement is in memory, and the shape of the conditions that it is under.
+/// The address of a statement in memory, and the shape of the conditions added to it.
 type LimitedKey = (usize, Box<[u8]>);
 
 /// A statement under the conditions of a permission.
 struct Limited {
-    /// What it was made of: kept, so that no other statement takes its place in memory.
+    /// The original statement. It is kept alive so that its address is not reused.
     _of: Arc<Statement>,
     statement: Arc<Statement>,
 }
@@ -42,17 +42,17 @@ pub(super) struct Statements {
     store: Arc<dyn Store>,
     restriction: Option<Restriction>,
     shapes: RwLock<HashMap<Box<[u8]>, Prepared>>,
-    /// What the restriction is on each route, with a number for each that is different.
+    /// The restriction on each route, with a number for each distinct restriction.
     routes: RwLock<HashMap<String, (u16, Arc<RouteRestriction>)>>,
     /// Statements under the conditions of a permission, by the statement they were made of and the
     /// shape of the conditions.
     limited: RwLock<HashMap<LimitedKey, Limited>>,
-    /// Set at start-up when somebody listens to the entity; without it nothing is recorded, and
-    /// nothing of it paid for.
+    /// Set at start-up if the entity has event consumers. Without it, no events are recorded and
+    /// nothing is paid for them.
     emitter: OnceLock<Arc<Emitter>>,
-    /// What other records keep of these; without it a statement is all there is to a change.
+    /// The counters that other entities keep of these records. `None` if there are none.
     summaries: Option<Summaries>,
-    /// What these keep of others.
+    /// The counters that these records keep of other entities.
     backfill: CounterBackfill,
 }
 
@@ -81,7 +81,7 @@ impl Statements {
         self.store.native()
     }
 
-    /// What runs SQL of custom operations.
+    /// The driver for SQL of custom operations.
     pub(super) fn sql(&self) -> Result<Arc<dyn SqlDriver>> {
         self.store.sql().ok_or_else(|| {
             crate::Error::internal(format!(
@@ -101,12 +101,12 @@ impl Statements {
         self.store.computes(last)
     }
 
-    /// Whether calls differ in what they see.
+    /// Whether callers can see different records.
     pub(super) fn is_restricted(&self) -> bool {
         self.restriction.is_some()
     }
 
-    /// A statement of a route: `get`, `list` and so on, or the name of an operation.
+    /// Prepares a statement of a route: `get`, `list` and so on, or the name of an operation.
     pub(super) fn prepare(&self, route: &'static str, plan: Plan) -> Result<Prepared> {
         let (event, change) = (event(route, &plan), Change::of(self.desc, &plan));
         let Some(restriction) = &self.restriction else {
@@ -141,7 +141,7 @@ impl Statements {
     /// A statement without restriction, for work of the app itself on records that no caller sees
     /// any more. It makes the events of a route, or none.
     pub(super) fn unrestricted(&self, event: Option<&'static str>, plan: Plan) -> Result<Prepared> {
-        // What leaves without anybody being told of it has been out of sight for long.
+        // Expired records that are removed without events have been invisible for long.
         let change = if event.is_some() {
             Change::of(self.desc, &plan)
         } else {
@@ -155,13 +155,18 @@ impl Statements {
         })
     }
 
-    /// From now on what changes records makes events. Doing so again changes nothing.
-    /// Answers the emitter that does it.
-    pub(super) fn emit(&self, emitter: Arc<Emitter>) -> &Emitter {
-        self.emitter.get_or_init(|| emitter)
+    /// Turns on events: from now on, changes of records emit events. A second call adapts them to
+    /// consumers that were added.
+    pub(super) fn emit(&self, emitter: Arc<Emitter>) {
+        if let Some(present) = self.emitter.get() {
+            present.replace(&emitter);
+        } else {
+            // Nobody else sets it: start-up has one task.
+            let _ = self.emitter.set(emitter);
+        }
     }
 
-    /// Whether what changes records makes events.
+    /// Whether changes of records emit events.
     pub(super) fn emits(&self) -> bool {
         self.emitter.get().is_some()
     }
@@ -190,7 +195,7 @@ impl Statements {
         plan: impl FnOnce() -> Plan,
     ) -> Result<Prepared> {
         if let Some(prepared) = self.shapes.read().get(key) {
-            // Routes may share a statement; the events are those of the one that runs it.
+            // Routes may share a statement; the events belong to the route that runs it.
             return Ok(Prepared {
                 event: prepared.event.map(|_| route),
                 ..prepared.clone()
@@ -207,17 +212,17 @@ impl Statements {
         Ok(prepared)
     }
 
-    /// What other records keep of these.
+    /// The counters that other entities keep of these records.
     pub(super) fn summaries(&self) -> Option<&Summaries> {
         self.summaries.as_ref()
     }
 
-    /// What these keep of others.
+    /// The counters that these records keep of other entities.
     pub(super) fn backfill(&self) -> &CounterBackfill {
         &self.backfill
     }
 
-    /// Where the records are.
+    /// The store of the records.
     pub(super) fn store(&self) -> &Arc<dyn Store> {
         &self.store
     }
@@ -232,8 +237,8 @@ impl Statements {
         self.desc
     }
 
-    /// A statement that stands for another one, or beside it: made once. No shape of conditions has
-    /// one byte.
+    /// A statement that replaces or accompanies another one; it is built once. The key has one
+    /// byte, which no shape of conditions has.
     pub(super) fn derived(
         &self,
         of: &Arc<Statement>,

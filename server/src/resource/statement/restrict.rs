@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use std::sync::{Arc, OnceLock};
 
 use super::Statements;
-use crate::cx::Only;
+use crate::cx::CallConditions;
 use crate::filter::{Filter, Source};
 use crate::operation::OpSpec;
 use crate::resource::cursor;
@@ -25,7 +25,7 @@ pub(in crate::resource) struct Restricted {
     pub(super) base: usize,
     /// By [`Reach`]. The form of callers is the statement itself.
     pub(super) others: [OnceLock<Arc<Statement>>; 7],
-    /// Removes expired records in the way of a write.
+    /// Removes expired records that conflict with a write.
     pub(super) eviction: OnceLock<Option<Arc<Statement>>>,
 }
 
@@ -103,7 +103,12 @@ impl Statements {
         noted
     }
 
-    pub(super) fn route(
+    /// The restriction of the entity; `None` if every caller sees all records.
+    pub(in crate::resource) fn restriction(&self) -> Option<&Restriction> {
+        self.restriction.as_ref()
+    }
+
+    pub(in crate::resource) fn route(
         &self,
         restriction: &Restriction,
         name: &str,
@@ -152,7 +157,7 @@ impl Statements {
     fn authorize(
         &self,
         statement: &Arc<Statement>,
-        only: &Only,
+        only: &CallConditions,
         mut args: Vec<Value>,
     ) -> Result<(Arc<Statement>, Vec<Value>)> {
         if matches!(statement.plan, Plan::Insert | Plan::Upsert { .. }) {
@@ -220,7 +225,7 @@ impl Statements {
         Ok(slot.get_or_init(|| statement))
     }
 
-    /// The statement that removes expired records in the way of a write, if there can be any.
+    /// The statement that removes expired records that conflict with a write, if there can be any.
     ///
     /// # Errors
     /// When the store refuses the statement.

@@ -14,7 +14,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use super::Statements;
-use crate::cx::Again;
+use crate::cx::Retry;
 use crate::event::Emitter;
 use crate::resource::computed;
 use crate::resource::prepared::Prepared;
@@ -27,7 +27,7 @@ impl Statements {
     /// slots of its plan.
     ///
     /// # Errors
-    /// Those of [`Statements::restrict`] and of the store.
+    /// The errors of [`Statements::restrict`] and of the store.
     pub(in crate::resource) fn execute<'a>(
         &'a self,
         cx: &Cx,
@@ -85,14 +85,14 @@ impl Statements {
                 .await;
             let stopped = match &first {
                 Err(error) => error.code() == Code::Conflict,
-                // An upsert that meets a record out of reach returns no row.
+                // An upsert of a record that the caller cannot reach returns no row.
                 Ok(rows) => rows.count == 0 && upserts,
             };
             if !stopped {
                 return first;
             }
-            // Nobody sees expired records any more, so they may be removed even if the write then
-            // fails.
+            // Expired records are invisible to everyone, so they may be removed even if the write
+            // then fails.
             let expired = prepared.eviction_args(&args, cx.now());
             let mut removed = Rows::count();
             removed.recording = self.emitter.get().and_then(|emitter| emitter.expiry(&cx));
@@ -118,9 +118,12 @@ impl Statements {
             .summaries
             .as_ref()
             .filter(|summaries| summaries.concerned(&statement.plan));
-        match cx.untold().filter(|_| !statement.plan.reads()) {
+        match cx.without_audit().filter(|_| !statement.plan.reads()) {
             Some((cx, auditing)) => {
                 self.changing(cx, Some(auditing), summaries, statement, args, rows)
+            }
+            None if self.compares(statement, &rows) => {
+                self.changing(cx.clone(), None, summaries, statement, args, rows)
             }
             None if summaries
                 .is_some_and(|summaries| !summaries.is_idle(&statement.plan, &args))
@@ -130,6 +133,15 @@ impl Statements {
             }
             None => self.with_computed(cx, statement, args, rows),
         }
+    }
+
+    /// Whether events of the statement need the records before the change.
+    fn compares(&self, statement: &Statement, rows: &Rows) -> bool {
+        rows.recording.is_some()
+            && self
+                .emitter
+                .get()
+                .is_some_and(|emitter| emitter.compares(&statement.plan))
     }
 
     /// Runs a statement and writes the computed fields that depend on its changes.
@@ -149,12 +161,13 @@ impl Statements {
         self.dispatch(cx, statement, args, rows)
     }
 
-    /// The attempts of a transaction of ours, around a statement when that is known.
-    pub(in crate::resource) fn again(
+    /// The attempts of a transaction of the framework around a statement, if the statement is
+    /// known.
+    pub(in crate::resource) fn retry(
         &self,
         cx: &Cx,
         around: Option<(&Arc<Statement>, &[Value])>,
-    ) -> Again {
+    ) -> Retry {
         let queue = match around {
             // Transactions are alone anyway.
             _ if self.alone() => Queue::Never,
@@ -166,13 +179,13 @@ impl Statements {
             _ => Queue::Late,
         };
         let record = around.and_then(|(statement, args)| queues::record(statement, args));
-        cx.again(&self.store, queue, self.desc.storage_name, record)
+        cx.retry(&self.store, queue, self.desc.storage_name, record)
     }
 
     /// Runs a statement in the transaction of the call, or alone in the store.
     ///
     /// # Errors
-    /// Those of the store.
+    /// The errors of the store.
     pub(in crate::resource) fn dispatch<'a>(
         &'a self,
         cx: &Cx,
@@ -180,7 +193,7 @@ impl Statements {
         args: Vec<Value>,
         mut rows: Rows,
     ) -> Reply<'a> {
-        // A transaction of its own waits as well, whatever it begins with.
+        // A statement that begins a transaction of its own would wait as well.
         if (cx.in_transaction().is_some() || !statement.plan.reads())
             && let Err(refused) = cx.apart(&self.store)
         {
@@ -201,8 +214,7 @@ impl Statements {
         }))
     }
 
-    /// Runs a statement that records events. Keeps the first event for the response and wakes the
-    /// relay.
+    /// Runs a statement that records events. Keeps the first event for the response.
     fn record<'a>(
         &'a self,
         emitter: &'a Emitter,
@@ -220,14 +232,16 @@ impl Statements {
                 Some(transaction) => transaction.run(&self.store, statement, args, rows).await?,
                 None => self.store.run(statement, args, rows).await?,
             };
+            if self.store.outbox().is_none()
+                && let Some(hand_over) = emitter.unstored(&mut rows)
+            {
+                cx.after_commit(hand_over);
+            }
             let first = rows.recording.take().and_then(|recording| recording.first);
             match (first, cx.in_transaction()) {
                 (None, _) => {}
-                (Some(id), Some(transaction)) => transaction.note_event(id, emitter.wake()),
-                (Some(id), None) => {
-                    cx.note_event(id);
-                    emitter.wake().send_replace(());
-                }
+                (Some(id), Some(transaction)) => transaction.note_event(id),
+                (Some(id), None) => cx.note_event(id),
             }
             Ok(rows)
         }))

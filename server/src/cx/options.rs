@@ -9,7 +9,7 @@ use crate::{ContextDesc, ContextValue, Value};
 
 /// Optional parts of a call besides its actor.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Around {
+pub(super) struct CallOptions {
     /// Parameters of parent paths: storage name and field of the entity below, and the value.
     parents: Vec<(&'static str, usize, Value)>,
     /// Context values by name; null if the provider returned none.
@@ -18,7 +18,7 @@ pub(super) struct Around {
     once: Option<Arc<super::Once>>,
     /// Entities whose lists the call may read through another route, by storage name, with the
     /// limits that apply there.
-    lists: Vec<(&'static str, Option<Arc<super::Only>>)>,
+    lists: Vec<(&'static str, Option<Arc<super::CallConditions>>)>,
 }
 
 impl Cx {
@@ -28,9 +28,9 @@ impl Cx {
     /// Over HTTP the value comes from the path; in code, use `cx.within(comment::doc_id, "d1")`.
     ///
     /// With the field of a `tenant`, [`Cx::system`] acts in that tenant: it reads, changes and
-    /// creates records of the entity only there, whatever their scopes. Deleted records and the
-    /// effects of a deletion are still within reach in every tenant. An actor acts in its own
-    /// tenant; to name another one is an error of the call.
+    /// creates records of the entity only there, whatever their scopes. It still reaches deleted
+    /// records, and the effects of a deletion, in every tenant. An actor acts in its own tenant;
+    /// another tenant is an error of the call.
     #[must_use]
     pub fn within<F: Field>(
         self,
@@ -42,24 +42,24 @@ impl Cx {
     }
 
     pub(crate) fn within_value(self, entity: &EntityDesc, field: usize, value: Value) -> Self {
-        let mut around = self.surroundings();
-        around
+        let mut options = self.call_options();
+        options
             .parents
             .retain(|(of, at, _)| (*of, *at) != (entity.storage_name, field));
-        around.parents.push((entity.storage_name, field, value));
+        options.parents.push((entity.storage_name, field, value));
         Self {
-            around: Some(Arc::new(around)),
+            options: Some(Arc::new(options)),
             ..self
         }
     }
 
-    fn surroundings(&self) -> Around {
-        self.around.as_deref().cloned().unwrap_or_default()
+    fn call_options(&self) -> CallOptions {
+        self.options.as_deref().cloned().unwrap_or_default()
     }
 
     /// The value that [`Cx::within`] set for a field.
     pub(crate) fn bound(&self, entity: &EntityDesc, field: usize) -> Option<Value> {
-        let mut parents = self.around.as_deref()?.parents.iter();
+        let mut parents = self.options.as_deref()?.parents.iter();
         parents
             .find(|(of, at, _)| (*of, *at) == (entity.storage_name, field))
             .map(|(.., value)| value.clone())
@@ -77,13 +77,13 @@ impl Cx {
         self,
         values: impl IntoIterator<Item = (&'static str, Value)>,
     ) -> Self {
-        let mut around = self.surroundings();
+        let mut options = self.call_options();
         for (name, value) in values {
-            around.context.retain(|(other, _)| *other != name);
-            around.context.push((name, value));
+            options.context.retain(|(other, _)| *other != name);
+            options.context.push((name, value));
         }
         Self {
-            around: Some(Arc::new(around)),
+            options: Some(Arc::new(options)),
             ..self
         }
     }
@@ -105,16 +105,16 @@ impl Cx {
     pub(crate) fn answering_once(self, declared: &'static [crate::entity::FieldDesc]) -> Self {
         let once = Some(Arc::new(super::Once::new(declared)));
         Self {
-            around: Some(Arc::new(Around {
+            options: Some(Arc::new(CallOptions {
                 once,
-                ..self.surroundings()
+                ..self.call_options()
             })),
             ..self
         }
     }
 
     pub(crate) fn once(&self) -> Option<&super::Once> {
-        self.around.as_deref()?.once.as_deref()
+        self.options.as_deref()?.once.as_deref()
     }
 
     /// The same call with permission to read lists through another route: for each entity, the call
@@ -125,9 +125,9 @@ impl Cx {
             .map(|(entity, cx)| (entity.storage_name, cx.only(entity).cloned()))
             .collect();
         Self {
-            around: Some(Arc::new(Around {
+            options: Some(Arc::new(CallOptions {
                 lists,
-                ..self.surroundings()
+                ..self.call_options()
             })),
             ..self.clone()
         }
@@ -136,7 +136,7 @@ impl Cx {
     /// The call with the limits of an entity's list, if it has permission to read that list.
     pub(crate) fn through_list(&self, entity: &EntityDesc) -> Option<Self> {
         let (_, only) = self
-            .around
+            .options
             .as_deref()?
             .lists
             .iter()
@@ -155,12 +155,14 @@ impl Cx {
 
     /// Every value of the context, by name.
     pub(crate) fn context_values(&self) -> &[(&'static str, Value)] {
-        self.around.as_deref().map_or(&[], |around| &around.context)
+        self.options
+            .as_deref()
+            .map_or(&[], |options| &options.context)
     }
 
     /// Null if the provider has none for this call; `None` if no provider was called.
     pub(super) fn provided(&self, desc: ContextDesc) -> Option<&Value> {
-        self.around
+        self.options
             .as_deref()?
             .context
             .iter()

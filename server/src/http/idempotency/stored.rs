@@ -1,4 +1,4 @@
-//! The answer of a call as it is kept, and as it is given again.
+//! The stored response of a call, and its replay.
 
 use axum::body::{Body, HttpBody};
 use axum::http::header::{CONTENT_TYPE, ETAG, LOCATION};
@@ -16,8 +16,8 @@ use crate::{Code, Error, Result, Value};
 /// needs.
 const LONGEST: u64 = 2 << 20;
 
-/// The headers that are kept and given again; those of the connection and of the request belong to
-/// one answer.
+/// The headers that are stored and replayed. Headers of the connection and of the request belong to
+/// one response only.
 const HEADERS: [HeaderName; 4] = [
     CONTENT_TYPE,
     LOCATION,
@@ -25,17 +25,18 @@ const HEADERS: [HeaderName; 4] = [
     HeaderName::from_static("x-event-id"),
 ];
 
-/// An answer that can be given again.
+/// A response that can be replayed.
 #[derive(Debug)]
-pub(super) struct Kept {
+pub(super) struct StoredResponse {
     status: StatusCode,
     headers: Vec<(HeaderName, HeaderValue)>,
-    /// `None` when it was too long, or its length was not known: that it was answered is known
-    /// then, but not what.
+    /// `None` if it was too long, or its length was unknown. Then it is known that the call
+    /// succeeded, but not with which response.
     body: Option<Bytes>,
 }
 
-/// Whether an answer settles a call. All others let the next attempt be a first one.
+/// Whether a response completes the call. After any other response, the next attempt is a first
+/// call.
 pub(super) fn settles(status: StatusCode) -> bool {
     !status.is_server_error()
         && !matches!(
@@ -44,8 +45,8 @@ pub(super) fn settles(status: StatusCode) -> bool {
         )
 }
 
-impl Kept {
-    /// What is kept of an answer, and the answer.
+impl StoredResponse {
+    /// The stored part of a response, and the response itself.
     ///
     /// # Errors
     /// When its body breaks off.
@@ -60,8 +61,8 @@ impl Kept {
         let (parts, body) = response.into_parts();
         let copied = |name: &HeaderName| Some((name.clone(), parts.headers.get(name)?.clone()));
         let headers = HEADERS.iter().filter_map(copied).collect();
-        // A body that is made while it is sent has no known length, and nobody may wait here for
-        // its end.
+        // A body that is produced while it is sent has no known length, and this function must not
+        // wait for its end.
         if body
             .size_hint()
             .exact()
@@ -85,7 +86,7 @@ impl Kept {
         Ok((kept, Response::from_parts(parts, Body::from(bytes))))
     }
 
-    /// What is kept of a refusal.
+    /// The stored part of an error response.
     ///
     /// # Errors
     /// None that can be.
@@ -146,9 +147,9 @@ impl Kept {
         })
     }
 
-    /// Status, headers and body as a record holds them.
+    /// Status, headers and body as fields of the record.
     pub(super) fn values(&self) -> (Value, Value, Value) {
-        // What is not visible ASCII could not be stored as text; no header of ours has any of it.
+        // Only visible ASCII can be stored as text. All headers of the framework are visible ASCII.
         let headers: Vec<(&str, &str)> = self
             .headers
             .iter()
@@ -203,7 +204,7 @@ mod tests {
             .header("x-request-id", "r")
             .body(Body::from(vec![0, 255, b'"']))
             .unwrap();
-        let (kept, answer) = Kept::of(answer, "r").await.unwrap();
+        let (kept, answer) = StoredResponse::of(answer, "r").await.unwrap();
         assert_eq!(answer.headers()["set-cookie"], "session=secret");
         assert_eq!(
             answer.into_body().collect().await.unwrap().to_bytes(),
@@ -213,7 +214,7 @@ mod tests {
         let (Value::Int(status), Value::Text(headers)) = (status, headers) else {
             panic!("a number and a text")
         };
-        let again = Kept::stored(status, &headers, &body)
+        let again = StoredResponse::stored(status, &headers, &body)
             .unwrap()
             .replay()
             .unwrap();
@@ -243,10 +244,12 @@ mod tests {
             futures_util::stream::repeat_with(|| Ok::<_, std::io::Error>(Bytes::from_static(b"x")));
         let long = Body::from(vec![b'x'; usize::try_from(LONGEST).unwrap() + 1]);
         for body in [Body::from_stream(endless), long] {
-            let (kept, _) = Kept::of(Response::new(body), "r").await.unwrap();
+            let (kept, _) = StoredResponse::of(Response::new(body), "r").await.unwrap();
             assert_eq!(kept.replay().unwrap_err().code(), Code::IdempotencyConflict);
         }
-        let (kept, _) = Kept::of(Response::new(Body::empty()), "r").await.unwrap();
+        let (kept, _) = StoredResponse::of(Response::new(Body::empty()), "r")
+            .await
+            .unwrap();
         assert_eq!(kept.replay().unwrap().status(), 200);
     }
 

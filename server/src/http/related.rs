@@ -20,7 +20,7 @@ use crate::{Cx, Result};
 
 /// A route whose response contains records of other entities, and the app that it belongs to.
 #[derive(Clone, Copy)]
-pub(super) struct Around<'a> {
+pub(super) struct RouteContext<'a> {
     pub(super) endpoint: &'a Endpoint,
     pub(super) all: &'a [Endpoint],
     pub(super) state: &'a HttpState,
@@ -28,7 +28,7 @@ pub(super) struct Around<'a> {
 
 /// A request for related records.
 #[derive(Clone, Copy)]
-pub(super) struct Asking<'a> {
+pub(super) struct RelatedRequest<'a> {
     pub(super) cx: &'a Cx,
     pub(super) parts: &'a Parts,
     pub(super) adapters: &'a Adapters,
@@ -36,11 +36,11 @@ pub(super) struct Asking<'a> {
 
 /// The route of a related entity whose policy applies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Shows {
-    /// One record: `get`.
-    One,
-    /// Many records: `list`.
-    Many,
+pub(crate) enum RelatedRoute {
+    /// One record.
+    Get,
+    /// Many records.
+    List,
 }
 
 /// The policy of a related entity's own `get` or `list` route.
@@ -59,9 +59,9 @@ pub(super) struct RelatedPolicy {
 }
 
 /// The policy of an entity for its records in responses of other routes.
-pub(crate) fn policy(entity: &EntityDesc, shows: Shows) -> Policy {
+pub(crate) fn policy(entity: &EntityDesc, shows: RelatedRoute) -> Policy {
     let [_, _, get, ..] = entity.routes;
-    Policy::effective(if shows == Shows::One {
+    Policy::effective(if shows == RelatedRoute::Get {
         get.or(entity.defaults)
     } else {
         entity.list_policy()
@@ -82,18 +82,18 @@ pub(super) struct Sources {
 }
 
 impl RelatedPolicy {
-    /// The policy of `table` for `around.endpoint`. `name` is that of what leads there, for what
-    /// is wrong with it.
+    /// The policy of `table` for `around.endpoint`. `name` is the relation or operation, for
+    /// messages.
     ///
     /// # Errors
-    /// The text of what is wrong.
+    /// The reason why the policy cannot be applied.
     pub(super) fn new(
-        around: &Around<'_>,
+        around: &RouteContext<'_>,
         table: &Arc<Table>,
-        shows: Shows,
+        shows: RelatedRoute,
         name: &str,
     ) -> std::result::Result<Self, String> {
-        let Around {
+        let RouteContext {
             endpoint: outer,
             all,
             state,
@@ -110,14 +110,19 @@ impl RelatedPolicy {
                 }
             },
         };
-        // As a list asks: an actor without the permission sees records of their own, if any.
+        // As for a list: an actor without the permission sees only their own records.
         let mut route = Endpoint {
             method: Method::Get,
             path: String::new(),
             table: Some(Arc::clone(table)),
             action: Action::List,
             policy,
-            name: if shows == Shows::One { "get" } else { "list" }.to_owned(),
+            name: if shows == RelatedRoute::Get {
+                "get"
+            } else {
+                "list"
+            }
+            .to_owned(),
             at: table.desc.at,
             run: None,
             plugin: None,
@@ -125,20 +130,24 @@ impl RelatedPolicy {
             around: &[],
         };
         let own = |e: &&Endpoint| match e.action {
-            Action::Get => shows == Shows::One,
-            Action::List => shows == Shows::Many,
+            Action::Get => shows == RelatedRoute::Get,
+            Action::List => shows == RelatedRoute::List,
             _ => false,
         };
         let [_, list, get, ..] = table.desc.mounts;
-        let own_mount = if shows == Shows::One { get } else { list };
+        let own_mount = if shows == RelatedRoute::Get {
+            get
+        } else {
+            list
+        };
         if let Some(target) = all.iter().filter(own).find(|e| mounted::is_of(table, e)) {
             route.path.clone_from(&target.path);
             route.name.clone_from(&target.name);
             route.guards.clone_from(&target.guards);
             route.around = target.around;
         } else if let Some((path, beside)) = mounted::place(table, own_mount, all) {
-            // Nobody may call it; what would stand before it says all the same who may see what it
-            // would show.
+            // The route is not mounted. The guards on its path still decide who may see its
+            // records.
             (route.path, route.around) = (path, beside.around);
             path_guard::guard(&state.guards, std::slice::from_mut(&mut route));
         }
@@ -151,7 +160,7 @@ impl RelatedPolicy {
         let checks = checks.filter(|checks| checks.restrict_readers());
         let require_role = Arc::clone(&state.auth.require_role);
         let limiter = policy.rate_limit.map(|limit| {
-            // Without a route it is counted under the name of what is stored.
+            // Without a route, calls are counted under the storage name.
             let counted = match route.path.as_str() {
                 "" => Endpoint {
                     path: table.desc.storage_name.to_owned(),
@@ -196,18 +205,18 @@ impl RelatedPolicy {
         self.check.is_some() || self.before.is_some() || self.checks.is_some()
     }
 
-    /// The call, limited to the related records that it may read. The permission of its own route
+    /// The call, limited to the related records that it may read. The permission of the outer route
     /// does not apply here.
     ///
     /// # Errors
-    /// Those of the related route's policy.
-    pub(super) async fn admit(&self, asking: Asking<'_>) -> Result<Cx> {
+    /// The errors of the related route's policy.
+    pub(super) async fn admit(&self, asking: RelatedRequest<'_>) -> Result<Cx> {
         let cx = asking.cx.unlimited();
         if let (Some(limiter), Some(actor)) = (&self.limiter, cx.get_actor()) {
             limiter.admit(actor, cx.address(), cx.now()).await?;
         }
         if let Some(before) = &self.before {
-            // Which record it is shows later: all that may stand before one are asked.
+            // The record is not known yet, so all guards below the path are checked.
             before.admit(&cx, None)?;
         }
         if let Some(actor) = cx.get_actor() {
@@ -234,8 +243,11 @@ impl Sources {
     /// The sources of a route; empty unless it is a `derive` operation.
     ///
     /// # Errors
-    /// The text of what is wrong with one of them.
-    pub(super) fn new(around: &Around<'_>, table: &Table) -> std::result::Result<Self, String> {
+    /// The reason why one of the policies cannot be applied.
+    pub(super) fn new(
+        around: &RouteContext<'_>,
+        table: &Table,
+    ) -> std::result::Result<Self, String> {
         let Action::Operation(spec, _) = around.endpoint.action else {
             return Ok(Self::default());
         };
@@ -248,7 +260,7 @@ impl Sources {
                 .sibling(entity)
                 .map_err(|_| format!("{name} is in no package of this app"))?;
             Ok(Source {
-                policy: RelatedPolicy::new(around, &table, Shows::Many, &name)?,
+                policy: RelatedPolicy::new(around, &table, RelatedRoute::List, &name)?,
                 table,
             })
         };
@@ -271,12 +283,12 @@ impl Sources {
         self.closed
     }
 
-    /// The call, let through to every list that the route reads, whether or not it will come to
-    /// that: what is in one of them is no reason to answer otherwise.
+    /// The call, admitted to every list that the route may read, even if it will not read all of
+    /// them: the response must not depend on records that the caller may not see.
     ///
     /// # Errors
     /// As the first list that refuses.
-    pub(super) async fn admit(&self, asking: Asking<'_>) -> Result<Cx> {
+    pub(super) async fn admit(&self, asking: RelatedRequest<'_>) -> Result<Cx> {
         let mut lists = Vec::with_capacity(self.each.len());
         for Source { table, policy } in &self.each {
             let cx = policy.admit(asking).await?;

@@ -4,7 +4,7 @@ use crate::entity::Kind;
 
 /// A condition and an order as SQL text.
 #[derive(Clone, Debug)]
-pub struct Words {
+pub struct CustomSql {
     /// The condition on a record. Its parameters are `$1`, `$2` and so on.
     pub condition: &'static str,
     /// The order, such as `quantity DESC, title`. If it is empty, only the order of the plan
@@ -14,11 +14,10 @@ pub struct Words {
     pub kinds: Vec<Kind>,
 }
 
-impl PartialEq for Words {
+impl PartialEq for CustomSql {
     fn eq(&self, other: &Self) -> bool {
-        let kinds = |words: &Self| {
-            words
-                .kinds
+        let kinds = |sql: &Self| {
+            sql.kinds
                 .iter()
                 .map(std::mem::discriminant)
                 .collect::<Vec<_>>()

@@ -7,7 +7,7 @@ use crate::{Error, Result, Value};
 
 /// Conditions on the records of one entity; every statement of a call includes them.
 #[derive(Debug, PartialEq)]
-pub(crate) struct Only {
+pub(crate) struct CallConditions {
     /// The entity, by its storage name.
     entity: &'static str,
     /// Field and value.
@@ -15,7 +15,7 @@ pub(crate) struct Only {
     hide: bool,
 }
 
-impl Only {
+impl CallConditions {
     pub(crate) fn new(
         entity: &EntityDesc,
         conditions: impl IntoIterator<Item = (usize, Value)>,

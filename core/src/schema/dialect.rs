@@ -1,0 +1,56 @@
+//! The statements of a store, without a connection.
+
+use std::time::Duration;
+
+use super::action::{Action, Tables};
+use super::physical::{Index, Table};
+
+/// How a statement blocks other sessions, for plans that people read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LockLevel {
+    /// The name of the lock in the store's own words, such as `ACCESS EXCLUSIVE`; empty for none.
+    pub name: &'static str,
+    /// Whether it lasts for a moment, whatever the size of the table.
+    pub brief: bool,
+}
+
+/// The schema statements of a store: a pure function of an action.
+pub trait Dialect: Send + Sync {
+    /// The name of the store: `sqlite`, `postgres`.
+    fn name(&self) -> &'static str;
+
+    /// Returns the statements of an action, in order. `tables` is the physical model before it.
+    /// Statements contain no parameters, no `BEGIN` and no `COMMIT`.
+    fn statements(&self, action: &Action, tables: &Tables) -> Vec<String>;
+
+    /// Whether the action runs in a transaction, together with the ledger.
+    fn is_transactional(&self, action: &Action) -> bool;
+
+    /// How the action blocks other sessions.
+    fn lock(&self, action: &Action) -> LockLevel;
+
+    /// Whether a change of a constraint creates the table anew ([`Action::Rebuild`]).
+    fn rebuilds(&self) -> bool;
+
+    /// Whether an index has another form in `after` than in `before`, because a column that it reads
+    /// allows null in only one of them. Then the index must be created anew after that change.
+    /// `index` is as in `after`. The default is `false`.
+    fn rewrites_index(&self, index: &Index, before: &Table, after: &Table) -> bool {
+        let _ = (index, before, after);
+        false
+    }
+
+    /// The end of a query that locks its rows against other writers until the end of the
+    /// transaction; empty if a transaction that writes blocks every other one. The default is empty.
+    fn row_lock(&self) -> &'static str {
+        ""
+    }
+
+    /// How long a batch of changed rows should take. The default is 100 ms.
+    fn batch_time(&self) -> Duration {
+        Duration::from_millis(100)
+    }
+
+    /// Quotes a name.
+    fn quote(&self, name: &str) -> String;
+}

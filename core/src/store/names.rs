@@ -1,0 +1,107 @@
+//! Names of tables and columns in the database, while a migration that renames them is open.
+//!
+//! An entity with a renamed table or column is served under the earlier names until the migration
+//! has renamed them in the database. A store renders its statements with the names that were set
+//! last, and renders them anew when the names change.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::schema::ColumnKind;
+use crate::{BoxFuture, Result, Value};
+
+/// The names in the database now. The default has no differences: everything has its declared
+/// name.
+///
+/// # Examples
+///
+/// ```
+/// use linchpin_core::store::{Names, TableNames};
+///
+/// let mut names = Names::default();
+/// let posts = TableNames::new("articles").with_column("title", "headline");
+/// names.tables.insert("posts".to_owned(), posts);
+///
+/// assert_eq!(names.table("posts"), "articles");
+/// assert_eq!(names.column("posts", "title"), Some("headline"));
+/// assert_eq!(names.column("posts", "id"), None);
+/// assert_eq!(names.table("users"), "users");
+/// ```
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Names {
+    /// The epoch of the ledger that these names are from.
+    pub epoch: u64,
+    /// The names of each entity that has other ones than declared, by the declared name of its
+    /// table.
+    pub tables: BTreeMap<String, TableNames>,
+}
+
+/// The names of one table and its columns in the database now, and what else differs from the
+/// declaration of the entity.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct TableNames {
+    /// The name of the table.
+    pub table: String,
+    /// The name of each column that has another one than declared, by the name of its field.
+    pub columns: BTreeMap<String, String>,
+    /// The values of columns that no field has any more. A new record needs them until the column
+    /// is dropped.
+    pub fillers: Vec<Filler>,
+    /// The columns, under their names in the database, whose constraint still refuses values that
+    /// the declaration allows: null, or a new value of an enum.
+    pub pending: Vec<String>,
+}
+
+/// The value of a column that no field has any more, in new records.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Filler {
+    /// The column.
+    pub column: String,
+    /// The value.
+    pub value: Value,
+    /// The kind of the column.
+    pub kind: ColumnKind,
+}
+
+/// Reads the names anew and passes them to [`Store::set_names`](super::Store::set_names). A store
+/// calls it after the database did not find a table or a column, and waits for it.
+pub type RefreshNames = Arc<dyn Fn() -> BoxFuture<'static, Result<()>> + Send + Sync>;
+
+impl Names {
+    /// Returns the names of an entity, by the declared name of its table; `None` if it has the
+    /// declared names.
+    pub fn of(&self, storage_name: &str) -> Option<&TableNames> {
+        self.tables.get(storage_name)
+    }
+
+    /// Returns the table of an entity, by its declared name.
+    pub fn table<'a>(&'a self, storage_name: &'a str) -> &'a str {
+        self.of(storage_name)
+            .map_or(storage_name, |names| &names.table)
+    }
+
+    /// Returns the column of a field, if it has another name than declared.
+    pub fn column(&self, storage_name: &str, field: &str) -> Option<&str> {
+        self.of(storage_name)?
+            .columns
+            .get(field)
+            .map(String::as_str)
+    }
+}
+
+impl TableNames {
+    /// Names with this table, and the declared names of all columns.
+    pub fn new(table: impl Into<String>) -> Self {
+        Self {
+            table: table.into(),
+            ..Self::default()
+        }
+    }
+
+    /// Adds the column of a field.
+    #[must_use]
+    pub fn with_column(mut self, field: impl Into<String>, column: impl Into<String>) -> Self {
+        self.columns.insert(field.into(), column.into());
+        self
+    }
+}

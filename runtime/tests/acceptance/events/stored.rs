@@ -1,0 +1,143 @@
+//! What the outbox stores of events, and what it does not store.
+
+use linchpin::event::Batch;
+use linchpin::prelude::*;
+use linchpin::{BoxFuture, Cx, EntityEvent, EventSink};
+use serde_json::json;
+use tokio::sync::mpsc;
+
+use super::fixture::*;
+use super::{article, slug};
+use crate::server::Server;
+
+/// Forwards events; it needs none after a crash.
+struct Live(mpsc::UnboundedSender<EntityEvent>);
+
+impl EventSink for Live {
+    fn publish<'a>(&'a self, batch: &'a Batch) -> BoxFuture<'a, linchpin::Result<()>> {
+        assert_eq!(batch.fence(), 0, "every process has its own");
+        for event in batch {
+            let _ = self.0.send(EntityEvent::clone(event));
+        }
+        Box::pin(std::future::ready(Ok(())))
+    }
+
+    fn is_live(&self) -> bool {
+        true
+    }
+}
+
+/// The rows of the outbox in the file of a server.
+fn rows(server: &Server) -> Vec<serde_json::Value> {
+    let file = rusqlite::Connection::open(server.file().unwrap()).unwrap();
+    let mut read = file
+        .prepare("SELECT event FROM linchpin_outbox ORDER BY seq")
+        .unwrap();
+    let texts = read.query_map([], |row| row.get::<_, String>(0)).unwrap();
+    let texts = texts.map(|text| serde_json::from_str(&text.unwrap()).unwrap());
+    texts.collect()
+}
+
+/// All consumers of the first app are live, and another consumer of the second one is not.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn events_of_live_consumers_are_not_stored() {
+    let (out, mut events) = mpsc::unbounded_channel();
+    let server = Server::sqlite_with(&NEWS, |app| app.event_sink("live", Live(out))).await;
+    let made = server.post("/articles", slug("one")).await;
+    let event = events.recv().await.unwrap();
+    assert_eq!(made.headers["x-event-id"], event.id.as_str());
+    assert_eq!(event.payload, made.json());
+    // A transaction hands its events over after the commit, in order; a rollback none.
+    let articles = server.running().adapter::<Article>().unwrap();
+    let cx = Cx::system("a test");
+    let undone: linchpin::Result<()> = cx
+        .transaction(async |cx| {
+            articles.create(cx, article("undone")).await?;
+            Err(linchpin::Error::not_found())
+        })
+        .await;
+    assert!(undone.is_err());
+    let done = cx.transaction(async |cx| {
+        articles.create(cx, article("two")).await?;
+        articles.create(cx, article("three")).await
+    });
+    done.await.unwrap();
+    for slug in ["two", "three"] {
+        assert_eq!(events.recv().await.unwrap().payload["slug"], slug);
+    }
+    assert_eq!(rows(&server), Vec::<serde_json::Value>::new());
+
+    let (out, mut events) = mpsc::unbounded_channel();
+    let both = |app: App| {
+        app.event_sink("live", Live(out))
+            .on_event::<Memo, _, _>("memos", |_| async { Ok(()) })
+    };
+    let server = Server::sqlite_with(&NEWS, both).await;
+    server.post("/articles", slug("one")).await;
+    assert_eq!(events.recv().await.unwrap().name, "blog.articles.created");
+    let headers = [
+        ("content-type", "application/json"),
+        ("authorization", &server.token_in("ann", "red")),
+    ];
+    server
+        .raw("POST", "/memos", &headers, r#"{"text":"a"}"#)
+        .await;
+    assert_eq!(events.recv().await.unwrap().name, "memos.created");
+    let rows = rows(&server);
+    assert_eq!(rows.len(), 1);
+    assert_eq!(rows[0]["events"][0]["name"], "memos.created");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_events_of_a_transaction_are_one_row() {
+    let listen = |app: App| app.on_event::<Article, _, _>("articles", |_| async { Ok(()) });
+    let server = Server::sqlite_with(&NEWS, listen).await;
+    let articles = server.running().adapter::<Article>().unwrap();
+    let cx = Cx::system("a test");
+    let done = cx.transaction(async |cx| {
+        articles.create(cx, article("one")).await?;
+        // Only this call is refused, and it leaves no event.
+        assert!(articles.create(cx, article("one")).await.is_err());
+        let two = articles.create(cx, article("two")).await?;
+        articles.publish(cx, two.id.as_str()).await
+    });
+    done.await.unwrap();
+    let rows = rows(&server);
+    let names: Vec<&str> = rows[0]["events"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|event| event["name"].as_str().unwrap())
+        .collect();
+    assert_eq!(
+        (rows.len(), names),
+        (
+            1,
+            vec![
+                "blog.articles.created",
+                "blog.articles.created",
+                "article.published"
+            ]
+        )
+    );
+    assert_eq!(rows[0]["v"], json!(2));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_event_of_a_large_record_refers_to_it() {
+    let (out, mut events) = mpsc::unbounded_channel();
+    let server = Server::memory_with(&NEWS, |app| app.event_sink("live", Live(out))).await;
+    let articles = server.running().adapter::<Article>().unwrap();
+    let large = ArticleCreate {
+        tags: Some(vec!["x".repeat(70_000)]),
+        ..article("large")
+    };
+    let made = articles.create(&Cx::system("a test"), large).await.unwrap();
+    let event = events.recv().await.unwrap();
+    assert!(event.payload.is_null());
+    let reference = event.payload_ref.unwrap();
+    assert_eq!(
+        (reference.entity.as_ref(), reference.id),
+        ("blog_articles", made.id)
+    );
+}

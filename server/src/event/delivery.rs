@@ -1,0 +1,378 @@
+//! The delivery to one consumer.
+//!
+//! Events come from the rows that were handed over after their commit, or from the table of the
+//! store if another process wrote them, or this one is behind. Positions are stored at intervals
+//! and not after each batch: after a crash, the most recent events are delivered twice.
+
+mod attempts;
+
+use std::collections::BTreeSet;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use super::handover::{Handover, LiveQueue};
+use super::leases::{Lease, Leases, lease};
+use super::pending::{Held, Item, Pending, pause};
+use super::relay::{Consumer, Health, cause, outbox};
+use super::{EntityEvent, EventBus, Missed};
+use crate::Error;
+use crate::clock::Clock;
+use crate::event::{Entry, OutboxRow};
+use crate::store::Store;
+
+/// The number of events in a batch, and of rows in a read.
+const BATCH: usize = 100;
+/// The interval between two reads of the outbox if nothing wakes the relay.
+const POLL: Duration = Duration::from_millis(250);
+/// The interval between two writes of a busy consumer's position.
+const NOTE: Duration = Duration::from_millis(200);
+/// The longest back-off after a failure of the store. All consumers wait for it, and a read costs
+/// little.
+const LONGEST_OF_STORE: Duration = Duration::from_secs(1);
+
+/// The origin of the events of a consumer.
+pub(super) enum Source {
+    /// The outbox of a store, for the process that leads the consumer.
+    Stored {
+        store: Arc<dyn Store>,
+        handover: Arc<Handover>,
+        woken: watch::Receiver<()>,
+        leases: watch::Receiver<Leases>,
+        /// Whether the table has no rows that were not taken, so that handed-over rows follow.
+        caught_up: bool,
+    },
+    /// This process.
+    Live(Arc<LiveQueue>),
+}
+
+pub(super) struct Delivery {
+    consumer: Consumer,
+    source: Source,
+    stopped: watch::Receiver<bool>,
+    bus: EventBus,
+    clock: Clock,
+    health: Health,
+    pending: Pending,
+    /// The events at which the consumer has stopped.
+    blocked: Option<Held>,
+    /// The lease under which events were taken.
+    lease: Option<Lease>,
+    /// Whether the last events failed one after the other.
+    down: bool,
+    noted: Instant,
+}
+
+/// Why a step ended early.
+enum Ended {
+    /// The store failed.
+    Store(Error),
+    /// Another process leads the consumer now.
+    Lease,
+}
+
+type Step<T> = std::result::Result<T, Ended>;
+
+impl Delivery {
+    pub(super) fn new(
+        consumer: Consumer,
+        source: Source,
+        stopped: watch::Receiver<bool>,
+        (bus, clock, health): (EventBus, Clock, Health),
+    ) -> Self {
+        Self {
+            consumer,
+            source,
+            stopped,
+            bus,
+            clock,
+            health,
+            pending: Pending::default(),
+            blocked: None,
+            lease: None,
+            down: false,
+            noted: Instant::now(),
+        }
+    }
+
+    pub(super) async fn run(mut self) {
+        let (mut failures, mut look) = (0, true);
+        loop {
+            // Before the step, so that events committed meanwhile wake the relay again.
+            if let Source::Stored { woken, .. } = &mut self.source {
+                woken.mark_unchanged();
+            }
+            // Also before the step: events committed before the stop get one more.
+            let stopping = *self.stopped.borrow();
+            if !self.leads() {
+                if stopping && self.is_decided() {
+                    return;
+                }
+                self.idle().await;
+                continue;
+            }
+            match self.step(look, stopping).await {
+                Ok(true) => {
+                    (failures, look) = (0, false);
+                }
+                Ok(false) if stopping => return self.end(),
+                Ok(false) => {
+                    failures = 0;
+                    look = self.wait().await;
+                }
+                Err(Ended::Lease) => self.forget(),
+                Err(Ended::Store(error)) => {
+                    let pause = pause(failures, LONGEST_OF_STORE);
+                    (failures, look) = (failures + 1, true);
+                    tracing::warn!(consumer = self.consumer.name, %error, cause = cause(&error), pause = ?pause, "the outbox cannot be read; it is tried again");
+                    if *self.stopped.borrow() {
+                        // The position of earlier deliveries is stored all the same.
+                        drop(self.note().await);
+                        return;
+                    }
+                    self.sleep(pause).await;
+                }
+            }
+        }
+    }
+
+    /// Whether this process delivers to the consumer. A new lease begins anew.
+    fn leads(&mut self) -> bool {
+        let Source::Stored { leases, .. } = &self.source else {
+            return true;
+        };
+        let lease = lease(leases, &self.consumer.name);
+        let same = match (lease, self.lease) {
+            (Some(new), Some(old)) => new.fence == old.fence,
+            (new, _) => new.is_none(),
+        };
+        if lease.is_none() || !same {
+            self.forget();
+        }
+        self.lease = lease;
+        lease.is_some()
+    }
+
+    /// Whether this process has tried to lead the consumer.
+    fn is_decided(&self) -> bool {
+        match &self.source {
+            Source::Stored { leases, .. } => leases.borrow().is_some(),
+            Source::Live(_) => true,
+        }
+    }
+
+    /// Drops everything that was taken: the next leader gets it from the store.
+    fn forget(&mut self) {
+        self.pending = Pending::default();
+        self.blocked = None;
+        self.lease = None;
+        self.health.works(&self.consumer.name);
+        if let Source::Stored { caught_up, .. } = &mut self.source {
+            *caught_up = false;
+        }
+    }
+
+    /// Waits until this process may lead the consumer.
+    async fn idle(&mut self) {
+        if let Source::Stored { leases, .. } = &mut self.source {
+            tokio::select! {
+                _ = leases.changed() => {}
+                _ = self.stopped.changed() => {}
+                () = tokio::time::sleep(POLL) => {}
+            }
+        }
+    }
+
+    /// Waits for events; returns whether to look into the table, because nothing woke the relay.
+    async fn wait(&mut self) -> bool {
+        let now = Instant::now();
+        let due = match &self.blocked {
+            Some(blocked) => Some(blocked.due),
+            None => self.pending.next_due(),
+        };
+        let until = due.map_or(now + POLL, |due| due.min(now + POLL));
+        match &mut self.source {
+            Source::Stored { woken, .. } => tokio::select! {
+                // The sender is in the store's hands: an error means that no more events can come.
+                changed = woken.changed() => changed.is_err(),
+                _ = self.stopped.changed() => true,
+                () = tokio::time::sleep_until(until) => true,
+            },
+            Source::Live(queue) => tokio::select! {
+                () = queue.ready() => false,
+                _ = self.stopped.changed() => true,
+                () = tokio::time::sleep_until(until), if due.is_some() => true,
+            },
+        }
+    }
+
+    /// Waits after a failure of the store. A new event means that it works again.
+    async fn sleep(&mut self, pause: Duration) {
+        if let Source::Stored { woken, .. } = &mut self.source {
+            tokio::select! {
+                _ = self.stopped.changed() => {}
+                _ = woken.changed() => {}
+                () = tokio::time::sleep(pause) => {}
+            }
+        }
+    }
+
+    /// Delivers what waits; returns whether there may be more.
+    async fn step(&mut self, look: bool, stopping: bool) -> Step<bool> {
+        let mut more = false;
+        self.unblock().await?;
+        if self.blocked.is_none() && !self.pending.is_full() {
+            let (rows, missed) = self.rows(look || stopping).await?;
+            more = !rows.is_empty();
+            if missed > 0 {
+                self.miss(missed, "the events were removed before they were delivered")
+                    .await;
+            }
+            self.take(rows).await?;
+        }
+        while self.blocked.is_none()
+            && let Some(held) = self.pending.take_due(Instant::now())
+        {
+            self.retry(held).await?;
+        }
+        let over = stopping && !more;
+        if over || self.noted.elapsed() >= NOTE {
+            self.note().await?;
+        }
+        Ok(more)
+    }
+
+    /// The next rows, and the number of those that were lost.
+    async fn rows(&mut self, look: bool) -> Step<(Vec<Arc<OutboxRow>>, u64)> {
+        let (store, handover, caught_up) = match &mut self.source {
+            Source::Live(queue) => {
+                let (rows, missed) = queue.take();
+                return Ok((rows.into(), missed));
+            }
+            Source::Stored {
+                store,
+                handover,
+                caught_up,
+                ..
+            } => (store, handover, caught_up),
+        };
+        let outbox = outbox(store).map_err(Ended::Store)?;
+        if *caught_up && outbox.is_in_commit_order() {
+            let (rows, further) = handover.following(self.pending.top(), BATCH);
+            if !rows.is_empty() || !(further || look) {
+                return Ok((rows, 0));
+            }
+        }
+        let taken = self.pending.taken();
+        let known = handover.beyond(&taken, BATCH);
+        let waiting = outbox.waiting(&self.consumer.name, &taken, &known, BATCH);
+        let waiting = waiting.await.map_err(Ended::Store)?;
+        *caught_up = waiting.rows.len() < BATCH;
+        handover.keep(&waiting.rows);
+        Ok((waiting.rows, waiting.lost))
+    }
+
+    async fn take(&mut self, rows: Vec<Arc<OutboxRow>>) -> Step<()> {
+        let mut items = Vec::new();
+        for row in rows {
+            if let Some(why) = &row.unreadable {
+                tracing::error!(
+                    consumer = self.consumer.name,
+                    cause = why,
+                    "an event cannot be read and is skipped"
+                );
+                self.miss(1, "the events cannot be read").await;
+            }
+            let before = items.len();
+            let concerning = row.events.iter().filter_map(|entry| {
+                Some(Item {
+                    seq: row.seq,
+                    event: self.consumer.shown(entry)?,
+                    entry: entry.clone(),
+                })
+            });
+            items.extend(concerning);
+            self.pending.take(row.seq, items.len() - before);
+        }
+        let mut batch = Vec::with_capacity(items.len().min(BATCH));
+        for item in items {
+            batch.extend(self.pending.admit(item));
+            if batch.len() == BATCH {
+                self.deliver(std::mem::take(&mut batch)).await?;
+            }
+        }
+        self.deliver(batch).await
+    }
+
+    async fn miss(&self, count: u64, why: &'static str) {
+        tracing::error!(
+            consumer = self.consumer.name,
+            count,
+            cause = why,
+            "events were lost"
+        );
+        let told = AssertUnwindSafe(async {
+            let missed = Missed { count, cause: why };
+            self.consumer.sink.missed(missed).await;
+        });
+        if told.catch_unwind().await.is_err() {
+            tracing::error!(consumer = self.consumer.name, "the consumer panicked");
+        }
+    }
+
+    /// Stores the position.
+    async fn note(&mut self) -> Step<()> {
+        if let Source::Stored { store, .. } = &self.source
+            && !self.pending.done().is_empty()
+        {
+            let outbox = outbox(store).map_err(Ended::Store)?;
+            outbox
+                .settle(&self.consumer.name, self.pending.done())
+                .await
+                .map_err(Ended::Store)?;
+            self.pending.settled();
+        }
+        self.noted = Instant::now();
+        Ok(())
+    }
+
+    /// The last words about events that were not delivered.
+    fn end(&self) {
+        let blocked = self.blocked.as_ref().map_or(0, |held| held.items.len());
+        let waiting = self.pending.waiting() + blocked;
+        if waiting > 0 {
+            let lost = matches!(self.source, Source::Live(_));
+            tracing::warn!(
+                consumer = self.consumer.name,
+                waiting,
+                lost,
+                "events were not delivered before the stop"
+            );
+        }
+    }
+}
+
+impl Consumer {
+    /// The event as this consumer sees it; `None` if it is not for the consumer.
+    fn shown(&self, entry: &Entry) -> Option<Arc<EntityEvent>> {
+        let event = &entry.event;
+        let takes = |entities: &BTreeSet<&'static str>| entities.contains(event.entity.as_ref());
+        if !self.entities.as_ref().is_none_or(takes) {
+            return None;
+        }
+        if self.needs_records || event.keys.is_empty() {
+            return (self.needs_records || !entry.internal).then(|| Arc::clone(event));
+        }
+        // Only consumers that need records get internal events and keys.
+        (!entry.internal).then(|| {
+            Arc::new(EntityEvent {
+                keys: Vec::new(),
+                ..(**event).clone()
+            })
+        })
+    }
+}

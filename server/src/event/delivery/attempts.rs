@@ -1,0 +1,258 @@
+//! Attempts to deliver events, and what follows after a failure.
+
+use std::collections::VecDeque;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+
+use futures_util::FutureExt;
+use tokio::time::Instant;
+
+use super::{Delivery, Ended, LONGEST_OF_STORE, Source, Step};
+use crate::event::Batch;
+use crate::event::leases::{Lease, lease};
+use crate::event::pending::{Held, Item, LONGEST, pause};
+use crate::event::relay::{cause, outbox};
+use crate::store::Parked;
+use crate::{Error, Result};
+
+/// The number of failures after which an event is parked.
+const TRIES: u32 = 20;
+/// The number of events that fail in a row before the others are not tried either for a moment.
+const DOWN: usize = 3;
+/// The name of the event that says that an event was parked.
+const DEAD: &str = "linchpin.outbox.dead";
+
+impl Delivery {
+    /// Delivers events in order, as far as none of them fails.
+    pub(super) async fn deliver(&mut self, items: Vec<Item>) -> Step<()> {
+        let (mut rest, mut failures) = (items, 0);
+        if let Some(blocked) = &mut self.blocked {
+            blocked.items.extend(rest);
+            return Ok(());
+        }
+        while !rest.is_empty() {
+            let (outcome, progress) = self.publish(&rest).await?;
+            let Err(error) = outcome else {
+                self.finish_all(&rest);
+                return Ok(());
+            };
+            if self.consumer.sink.stops_at_failure() {
+                let done: Vec<Item> = rest.drain(..progress.unwrap_or(0)).collect();
+                self.finish_all(&done);
+                self.block(rest.into(), 1, &error);
+                return Ok(());
+            }
+            let (one, known) = (rest.len() == 1, progress);
+            let failed = match known.or(one.then_some(0)) {
+                Some(done) => {
+                    let later = rest.split_off(done + 1);
+                    if let Some(failed) = rest.pop() {
+                        self.fail(failed, 1, &error).await;
+                    }
+                    self.finish_all(&rest);
+                    failures = if rest.is_empty() { failures + 1 } else { 1 };
+                    let later = later.into_iter();
+                    rest = later.filter_map(|item| self.pending.admit(item)).collect();
+                    if failures >= DOWN {
+                        self.hold_all(std::mem::take(&mut rest));
+                    }
+                    continue;
+                }
+                None => std::mem::take(&mut rest),
+            };
+            self.deliver_singly(failed).await?;
+        }
+        Ok(())
+    }
+
+    /// Delivers events one by one, to find those that fail.
+    async fn deliver_singly(&mut self, items: Vec<Item>) -> Step<()> {
+        let mut failures = 0;
+        for item in items {
+            let Some(item) = self.pending.admit(item) else {
+                continue;
+            };
+            if failures >= DOWN {
+                self.hold_all(vec![item]);
+                continue;
+            }
+            let item = [item];
+            match self.publish(&item).await?.0 {
+                Ok(()) => {
+                    failures = 0;
+                    self.finish_all(&item);
+                }
+                Err(error) => {
+                    failures += 1;
+                    let [item] = item;
+                    self.fail(item, 1, &error).await;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The consumer fails, and not single events: these are tried later, without a failure counted.
+    fn hold_all(&mut self, items: Vec<Item>) {
+        self.down = true;
+        let due = Instant::now() + pause(0, LONGEST);
+        for item in items {
+            if let Some(item) = self.pending.admit(item) {
+                self.pending.hold(item, 0, due);
+            }
+        }
+    }
+
+    /// Tries a held event again, and delivers those that waited for it.
+    pub(super) async fn retry(&mut self, mut held: Held) -> Step<()> {
+        let Some(item) = held.items.pop_front() else {
+            return Ok(());
+        };
+        let item = [item];
+        match self.publish(&item).await?.0 {
+            Ok(()) => {
+                self.finish_all(&item);
+                if std::mem::take(&mut self.down) {
+                    self.pending.hurry(Instant::now());
+                }
+                self.deliver(held.items.into()).await
+            }
+            Err(error) => {
+                let [item] = item;
+                let held_back = held.items;
+                self.fail(item, held.tries + 1, &error).await;
+                // Behind the event that failed; they go on if it was parked.
+                let free: Vec<Item> = held_back
+                    .into_iter()
+                    .filter_map(|item| self.pending.admit(item))
+                    .collect();
+                self.deliver(free).await
+            }
+        }
+    }
+
+    /// An event has failed this many times: it is held, or parked.
+    async fn fail(&mut self, item: Item, tries: u32, error: &Error) {
+        let pause = pause(tries - 1, LONGEST);
+        tracing::warn!(consumer = self.consumer.name, event = item.event.id.as_str(), tries, %error, cause = cause(error), pause = ?pause, "an event was not delivered and will be offered again");
+        let now = Instant::now();
+        if tries < TRIES {
+            return self.pending.hold(item, tries, now + pause);
+        }
+        match self.park(&item, tries, error).await {
+            Ok(()) => self.finish_all(&[item]),
+            Err(error) => {
+                tracing::warn!(consumer = self.consumer.name, %error, cause = cause(&error), "an event that failed for good cannot be parked; it is tried again");
+                self.pending.hold(item, TRIES - 1, now + LONGEST_OF_STORE);
+            }
+        }
+    }
+
+    async fn park(&self, item: &Item, tries: u32, error: &Error) -> Result<()> {
+        let text = match cause(error) {
+            cause if cause.is_empty() => error.to_string(),
+            cause => format!("{error}: {cause}"),
+        };
+        if let Source::Stored { store, .. } = &self.source {
+            let parked = Parked {
+                event: item.entry.clone(),
+                error: text.clone(),
+                at: (self.clock)(),
+            };
+            outbox(store)?.park(&self.consumer.name, &parked).await?;
+        }
+        let event = &item.event;
+        tracing::error!(
+            consumer = self.consumer.name,
+            event = event.id.as_str(),
+            name = event.name,
+            tries,
+            cause = text,
+            "an event failed for good and was parked"
+        );
+        let alarm = serde_json::json!({
+            "consumer": self.consumer.name,
+            "event": event.id.as_str(),
+            "name": event.name,
+            "entity": event.entity,
+            "record": event.record_id,
+            "error": text,
+            "tries": tries,
+        });
+        // After the stop of the app nobody listens.
+        drop(self.bus.emit(DEAD, &alarm));
+        Ok(())
+    }
+
+    /// The consumer stops at these events.
+    fn block(&mut self, items: VecDeque<Item>, tries: u32, error: &Error) {
+        let pause = pause(tries - 1, LONGEST);
+        tracing::warn!(consumer = self.consumer.name, tries, %error, cause = cause(error), pause = ?pause, "events were not delivered, and the consumer waits for them");
+        self.health.fails(&self.consumer.name);
+        self.blocked = Some(Held {
+            items,
+            tries,
+            due: Instant::now() + pause,
+        });
+    }
+
+    /// Tries the events again at which the consumer has stopped.
+    pub(super) async fn unblock(&mut self) -> Step<()> {
+        let Some(Held { tries, due, .. }) = self.blocked else {
+            return Ok(());
+        };
+        if due > Instant::now() {
+            return Ok(());
+        }
+        let Some(blocked) = self.blocked.take() else {
+            return Ok(());
+        };
+        let mut rest: Vec<Item> = blocked.items.into();
+        let (outcome, progress) = self.publish(&rest).await?;
+        match outcome {
+            Ok(()) => {
+                self.finish_all(&rest);
+                self.health.works(&self.consumer.name);
+            }
+            Err(error) => {
+                let done: Vec<Item> = rest.drain(..progress.unwrap_or(0)).collect();
+                self.finish_all(&done);
+                let tries = if done.is_empty() {
+                    tries.saturating_add(1)
+                } else {
+                    1
+                };
+                self.block(rest.into(), tries, &error);
+            }
+        }
+        Ok(())
+    }
+
+    fn finish_all(&mut self, items: &[Item]) {
+        for item in items {
+            self.pending.finish(item);
+        }
+    }
+
+    /// Gives events to the sink; returns its outcome, and how far it got if it says so.
+    async fn publish(&mut self, items: &[Item]) -> Step<(Result<()>, Option<usize>)> {
+        let fence = self.lease.map_or(0, |lease| lease.fence);
+        // Nothing is delivered after the lease: another process may lead.
+        if let Source::Stored { leases, .. } = &self.source {
+            let same = |lease: Lease| lease.fence == fence;
+            if !lease(leases, &self.consumer.name).is_some_and(same) {
+                return Err(Ended::Lease);
+            }
+        }
+        let events = items.iter().map(|item| Arc::clone(&item.event)).collect();
+        let batch = Batch::new(events, fence);
+        // A panic of a consumer counts as its failure. The panic may happen before there is a
+        // future, too.
+        let attempt = AssertUnwindSafe(async { self.consumer.sink.publish(&batch).await });
+        let outcome = attempt
+            .catch_unwind()
+            .await
+            .unwrap_or_else(|_| Err(Error::internal("the consumer panicked")));
+        Ok((outcome, batch.progress()))
+    }
+}

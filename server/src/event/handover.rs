@@ -1,0 +1,199 @@
+//! Events on their way from a commit to the consumers of this process.
+//!
+//! The store hands the rows of every commit over, in the order of commits. The latest rows are kept
+//! here, so that no consumer reads them from the table, and all consumers share what was decoded.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use parking_lot::{Mutex, RwLock};
+use tokio::sync::{Notify, watch};
+
+use super::EventBus;
+use crate::event::{Entry, OutboxRow};
+use crate::store::{Committed, Numbers};
+
+/// The maximum number of kept rows, and of their bytes. Consumers that are further behind read the
+/// table.
+const ROWS: usize = 1024;
+const BYTES: usize = 8 << 20;
+/// The maximum number of events that wait for a live consumer.
+const ROOM: usize = 16_384;
+
+/// The latest rows, the live consumers, and the bus.
+pub(crate) struct Handover {
+    recent: Mutex<Recent>,
+    live: RwLock<Vec<Arc<LiveQueue>>>,
+    bus: EventBus,
+    wake: watch::Sender<()>,
+}
+
+#[derive(Default)]
+struct Recent {
+    rows: BTreeMap<i64, Arc<OutboxRow>>,
+    bytes: usize,
+    /// The greatest number that was seen.
+    last: i64,
+}
+
+impl Recent {
+    fn keep(&mut self, row: &Arc<OutboxRow>) {
+        self.last = self.last.max(row.seq);
+        if self.rows.insert(row.seq, Arc::clone(row)).is_none() {
+            self.bytes += row.bytes;
+        }
+        while (self.rows.len() > ROWS || self.bytes > BYTES)
+            && let Some((_, oldest)) = self.rows.pop_first()
+        {
+            self.bytes -= oldest.bytes;
+        }
+    }
+}
+
+impl Handover {
+    pub(super) fn new(bus: EventBus) -> Self {
+        Self {
+            recent: Mutex::default(),
+            live: RwLock::default(),
+            bus,
+            wake: watch::Sender::new(()),
+        }
+    }
+
+    /// Wakes after each commit with stored events.
+    pub(super) fn woken(&self) -> watch::Receiver<()> {
+        self.wake.subscribe()
+    }
+
+    pub(super) fn add_live(&self, queue: Arc<LiveQueue>) {
+        self.live.write().push(queue);
+    }
+
+    /// The rows that follow `after` without a gap, and whether later rows are known.
+    pub(super) fn following(&self, after: i64, limit: usize) -> (Vec<Arc<OutboxRow>>, bool) {
+        let recent = self.recent.lock();
+        let mut rows = Vec::new();
+        if recent.last <= after {
+            return (rows, false);
+        }
+        for (seq, row) in recent.rows.range(after + 1..).take(limit) {
+            if *seq != after + 1 + rows.len() as i64 {
+                break;
+            }
+            rows.push(Arc::clone(row));
+        }
+        (rows, true)
+    }
+
+    /// The kept rows that are not in a set.
+    pub(super) fn beyond(&self, taken: &Numbers, limit: usize) -> Vec<Arc<OutboxRow>> {
+        let recent = self.recent.lock();
+        let new = recent.rows.values().filter(|row| !taken.has(row.seq));
+        new.take(limit).cloned().collect()
+    }
+
+    /// Keeps rows that a consumer has read, for the others.
+    pub(super) fn keep(&self, rows: &[Arc<OutboxRow>]) {
+        let mut recent = self.recent.lock();
+        for row in rows {
+            recent.keep(row);
+        }
+    }
+}
+
+impl Committed for Handover {
+    fn committed(&self, rows: Vec<Arc<OutboxRow>>) {
+        let mut stored = false;
+        for row in &rows {
+            self.bus.send(row);
+            for queue in self.live.read().iter() {
+                queue.push(row);
+            }
+            stored |= row.seq > 0;
+        }
+        if stored {
+            self.keep_stored(&rows);
+            self.wake.send_replace(());
+        }
+    }
+
+    fn lost(&self, events: &[Entry]) {
+        let count = events.len() as u64;
+        tracing::error!(
+            count,
+            "the end of a transaction is unknown, so its events may be lost"
+        );
+        self.bus.missed(count);
+        for queue in self.live.read().iter() {
+            queue.miss(count);
+        }
+    }
+}
+
+impl Handover {
+    fn keep_stored(&self, rows: &[Arc<OutboxRow>]) {
+        let mut recent = self.recent.lock();
+        for row in rows.iter().filter(|row| row.seq > 0) {
+            recent.keep(row);
+        }
+    }
+}
+
+/// The events that wait for a live consumer.
+pub(super) struct LiveQueue {
+    state: Mutex<LiveState>,
+    ready: Notify,
+    /// The storage names of the entities that it takes; `None` for all.
+    entities: Option<BTreeSet<&'static str>>,
+}
+
+#[derive(Default)]
+struct LiveState {
+    rows: VecDeque<Arc<OutboxRow>>,
+    events: usize,
+    missed: u64,
+}
+
+impl LiveQueue {
+    pub(super) fn new(entities: Option<BTreeSet<&'static str>>) -> Self {
+        Self {
+            state: Mutex::default(),
+            ready: Notify::new(),
+            entities,
+        }
+    }
+
+    fn push(&self, row: &Arc<OutboxRow>) {
+        if let Some(entities) = &self.entities {
+            let mut of = row.events.iter().map(|entry| entry.event.entity.as_ref());
+            if !of.any(|entity| entities.contains(entity)) {
+                return;
+            }
+        }
+        let mut state = self.state.lock();
+        if state.events >= ROOM {
+            state.missed += row.events.len() as u64;
+        } else {
+            state.events += row.events.len();
+            state.rows.push_back(Arc::clone(row));
+        }
+        drop(state);
+        self.ready.notify_one();
+    }
+
+    fn miss(&self, count: u64) {
+        self.state.lock().missed += count;
+        self.ready.notify_one();
+    }
+
+    /// Takes all rows, and the number of events that were lost after them.
+    pub(super) fn take(&self) -> (VecDeque<Arc<OutboxRow>>, u64) {
+        let state = std::mem::take(&mut *self.state.lock());
+        (state.rows, state.missed)
+    }
+
+    /// Waits for rows.
+    pub(super) async fn ready(&self) {
+        self.ready.notified().await;
+    }
+}

@@ -1,0 +1,268 @@
+//! The events of a consumer that were taken and are not done, in the order of each record.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::EntityEvent;
+use crate::event::Entry;
+use crate::store::Numbers;
+
+/// The maximum number of records whose events wait for one that failed.
+pub(super) const KEYS: usize = 1_000;
+/// The maximum number of events that wait for one that failed.
+const EVENTS: usize = 10_000;
+
+/// An event for a consumer.
+pub(super) struct Item {
+    /// The row of the event; 0 if it is not stored.
+    pub(super) seq: i64,
+    pub(super) entry: Entry,
+    /// The event as the consumer sees it.
+    pub(super) event: Arc<EntityEvent>,
+}
+
+/// A record whose events keep their order.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Key(String, Option<String>);
+
+impl Item {
+    fn key(&self) -> Key {
+        Key(
+            self.event.entity.clone().into_owned(),
+            self.event.record_id.clone(),
+        )
+    }
+}
+
+/// An event that failed, and later events of the same record.
+pub(super) struct Held {
+    pub(super) items: VecDeque<Item>,
+    /// The number of failures of the first one.
+    pub(super) tries: u32,
+    pub(super) due: Instant,
+}
+
+/// The state of a consumer.
+#[derive(Default)]
+pub(super) struct Pending {
+    /// The number of events of each row that are not done.
+    open: BTreeMap<i64, usize>,
+    /// Rows that are done, and not settled in the store.
+    done: Numbers,
+    /// The greatest row that was taken.
+    top: i64,
+    held: HashMap<Key, Held>,
+    /// The number of held events.
+    waiting: usize,
+}
+
+impl Pending {
+    /// Adds a row, of whose events `count` concern the consumer.
+    pub(super) fn take(&mut self, seq: i64, count: usize) {
+        self.top = self.top.max(seq);
+        match (seq, count) {
+            (0, _) => {}
+            (_, 0) => self.done.insert(seq),
+            _ => {
+                self.open.insert(seq, count);
+            }
+        }
+    }
+
+    /// An event is done.
+    pub(super) fn finish(&mut self, item: &Item) {
+        if let Some(left) = self.open.get_mut(&item.seq) {
+            *left -= 1;
+            if *left == 0 {
+                self.open.remove(&item.seq);
+                self.done.insert(item.seq);
+            }
+        }
+    }
+
+    /// The greatest row that was taken.
+    pub(super) fn top(&self) -> i64 {
+        self.top
+    }
+
+    /// The rows that were taken and are not settled in the store.
+    pub(super) fn taken(&self) -> Numbers {
+        let mut taken = self.done.clone();
+        self.open.keys().for_each(|seq| taken.insert(*seq));
+        taken
+    }
+
+    /// The rows that are done.
+    pub(super) fn done(&self) -> &Numbers {
+        &self.done
+    }
+
+    /// The done rows are settled in the store.
+    pub(super) fn settled(&mut self) {
+        self.done = Numbers::NONE;
+    }
+
+    /// Whether so many events wait that the consumer takes no more.
+    pub(super) fn is_full(&self) -> bool {
+        self.held.len() >= KEYS || self.waiting >= EVENTS
+    }
+
+    /// The number of events that wait.
+    pub(super) fn waiting(&self) -> usize {
+        self.waiting
+    }
+
+    /// Returns the item, unless an earlier event of its record failed: then it waits.
+    pub(super) fn admit(&mut self, item: Item) -> Option<Item> {
+        if self.held.is_empty() {
+            return Some(item);
+        }
+        match self.held.get_mut(&item.key()) {
+            Some(held) => {
+                held.items.push_back(item);
+                self.waiting += 1;
+                None
+            }
+            None => Some(item),
+        }
+    }
+
+    /// Holds an event that failed `tries` times until an instant. Events that were held before with
+    /// it come first.
+    pub(super) fn hold(&mut self, item: Item, tries: u32, due: Instant) {
+        let key = item.key();
+        self.waiting += 1;
+        let held = self.held.entry(key).or_insert_with(|| Held {
+            items: VecDeque::new(),
+            tries,
+            due,
+        });
+        held.items.push_back(item);
+    }
+
+    /// Takes the events of a record whose time has come; the one that waits longest first.
+    pub(super) fn take_due(&mut self, now: Instant) -> Option<Held> {
+        let due = self.held.iter().filter(|(_, held)| held.due <= now);
+        let key = due.min_by_key(|(_, held)| held.due)?.0.clone();
+        let held = self.held.remove(&key)?;
+        self.waiting -= held.items.len();
+        Some(held)
+    }
+
+    /// The instant at which the next held event is tried.
+    pub(super) fn next_due(&self) -> Option<Instant> {
+        self.held.values().map(|held| held.due).min()
+    }
+
+    /// The consumer works again: all held events are tried now.
+    pub(super) fn hurry(&mut self, now: Instant) {
+        for held in self.held.values_mut() {
+            held.due = held.due.min(now);
+        }
+    }
+}
+
+/// The first and the longest back-off after failures.
+const FIRST: Duration = Duration::from_millis(250);
+pub(super) const LONGEST: Duration = Duration::from_mins(1);
+
+/// The back-off after this number of earlier failures: it doubles each time, with 20 % jitter so
+/// that consumers do not retry together.
+pub(super) fn pause(failures: u32, longest: Duration) -> Duration {
+    let whole = FIRST.saturating_mul(1 << failures.min(16)).min(longest);
+    // The last bytes of a fresh uuid are random enough for this.
+    let random = f64::from(uuid::Uuid::new_v4().as_bytes()[15]) / 255.0;
+    whole.mul_f64(0.8 + 0.4 * random)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::event::StoredText;
+    use crate::{Timestamp, Uuid};
+
+    fn item(seq: i64, record: &str) -> Item {
+        let row = StoredText {
+            id: Uuid::new_v7(),
+            entity: "notes".to_owned(),
+            record: Some(record.to_owned()),
+            at: Timestamp::default(),
+            event: r#"{"name":"n","route":"r","actor":"system","request":"","payload":{}}"#
+                .to_owned(),
+        };
+        let entry = row.decode(seq).events.remove(0);
+        let event = Arc::clone(&entry.event);
+        Item { seq, entry, event }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_failed_event_holds_back_later_ones_of_its_record_only() {
+        let (mut pending, now) = (Pending::default(), Instant::now());
+        for seq in 1..=3 {
+            pending.take(seq, 1);
+        }
+        let first = pending.admit(item(1, "a")).expect("nothing is held");
+        pending.hold(first, 1, now + FIRST);
+        assert!(pending.admit(item(2, "a")).is_none());
+        let other = pending.admit(item(3, "b")).expect("another record");
+        pending.finish(&other);
+        assert_eq!(pending.done().to_string(), "3");
+        assert_eq!(pending.taken().to_string(), "1-3");
+        assert!(pending.take_due(now).is_none());
+        let held = pending.take_due(now + FIRST).expect("due");
+        assert_eq!((held.tries, held.items.len(), pending.waiting()), (1, 2, 0));
+        let order: Vec<i64> = held.items.iter().map(|item| item.seq).collect();
+        assert_eq!(order, [1, 2]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_row_is_done_when_its_last_event_is() {
+        let mut pending = Pending::default();
+        pending.take(1, 2);
+        pending.take(2, 0);
+        let (one, two) = (item(1, "a"), item(1, "b"));
+        pending.finish(&two);
+        assert_eq!(pending.done().to_string(), "2");
+        pending.finish(&one);
+        assert_eq!(pending.done().to_string(), "1-2");
+        pending.settled();
+        assert!(pending.taken().is_empty());
+        assert_eq!(pending.top(), 2);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_thousand_held_records_fill_a_consumer() {
+        let (mut pending, now) = (Pending::default(), Instant::now());
+        for n in 0..KEYS {
+            assert!(!pending.is_full(), "{n}");
+            pending.hold(item(1, &n.to_string()), 1, now);
+        }
+        assert!(pending.is_full());
+    }
+
+    #[test]
+    fn pauses_grow_up_to_a_bound_and_are_spread() {
+        for (failures, whole) in [
+            (0, 250),
+            (1, 500),
+            (4, 4000),
+            (8, 60_000),
+            (u32::MAX, 60_000),
+        ] {
+            for _ in 0..50 {
+                let millis = pause(failures, LONGEST).as_millis();
+                assert!(
+                    (whole * 8 / 10..=whole * 12 / 10).contains(&millis),
+                    "{failures}: {millis}"
+                );
+            }
+        }
+        let some: BTreeSet<u128> = (0..50).map(|_| pause(3, LONGEST).as_millis()).collect();
+        assert!(some.len() > 10, "{some:?}");
+    }
+}

@@ -1,0 +1,187 @@
+//! Consumers of events: the trait that they implement, and what they receive.
+
+use std::ops::Deref;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use super::EntityEvent;
+use crate::Result;
+use crate::entity::{EntityDesc, FieldSet};
+use crate::resource::BoxFuture;
+
+/// A named consumer of the events of an app.
+///
+/// Events of one record come in commit order, and every event comes at least once. If an event
+/// fails, or the program ends before the success was stored, the same event comes again with the
+/// same id. A failure never changes a response and never delays another consumer.
+///
+/// An event that fails is tried again after 250 ms, 500 ms and so on, up to 60 s. Meanwhile later
+/// events of the same record wait, and others are delivered. After 20 failures it is parked: the
+/// store keeps it for 30 days in `linchpin_parked`, and code that listens to
+/// `linchpin.outbox.dead` ([`EventBus::listen`](crate::EventBus::listen)) is told.
+///
+/// One process at a time delivers to a consumer.
+///
+/// ```
+/// use std::sync::atomic::{AtomicUsize, Ordering};
+///
+/// use linchpin::event::Batch;
+/// use linchpin::{BoxFuture, EventSink, Result};
+///
+/// /// Counts events.
+/// struct Counter(AtomicUsize);
+///
+/// impl EventSink for Counter {
+///     fn publish<'a>(&'a self, batch: &'a Batch) -> BoxFuture<'a, Result<()>> {
+///         self.0.fetch_add(batch.len(), Ordering::Relaxed);
+///         Box::pin(async { Ok(()) })
+///     }
+///
+///     // The count begins anew with each start of the app.
+///     fn is_live(&self) -> bool {
+///         true
+///     }
+/// }
+/// ```
+pub trait EventSink: Send + Sync + 'static {
+    /// Processes events in order. Success means that all of them are done.
+    ///
+    /// # Errors
+    /// Any error. The events after [`Batch::done`] are delivered again later.
+    fn publish<'a>(&'a self, batch: &'a Batch) -> BoxFuture<'a, Result<()>>;
+
+    /// Takes notice that events were lost, such as those that did not fit in memory. The default
+    /// does nothing: the log has an error already.
+    fn missed(&self, missed: Missed) -> BoxFuture<'_, ()> {
+        let _ = missed;
+        Box::pin(std::future::ready(()))
+    }
+
+    /// Whether the sink takes events of an entity. The default takes those of every entity.
+    fn takes(&self, entity: &'static EntityDesc) -> bool {
+        let _ = entity;
+        true
+    }
+
+    /// The fields of an entity that conditions of the sink read, such as
+    /// [`guard_fields`](super::guard_fields).
+    ///
+    /// Events have these fields in `after`, also if clients may not read them. An update that
+    /// touches one of them also has all of them in `before`. The default is none.
+    fn reads(&self, entity: &'static EntityDesc) -> FieldSet {
+        let _ = entity;
+        FieldSet::NONE
+    }
+
+    /// Whether the sink needs events only while this process runs. Events of an entity whose
+    /// consumers are all live are not stored: they are handed over after the commit, and lost if
+    /// the process ends. The default is `false`.
+    fn is_live(&self) -> bool {
+        false
+    }
+
+    /// Whether the sink stops at an event that fails, so that all events keep their order. Then the
+    /// event is tried until it succeeds, at most a minute apart, and the readiness check answers
+    /// `degraded`. The default is `false`.
+    fn stops_at_failure(&self) -> bool {
+        false
+    }
+
+    /// Whether the sink needs the key of every changed record, for example to keep a copy of the
+    /// records.
+    ///
+    /// If so, events about many records list their [keys](EntityEvent::keys), split into several
+    /// events when there are more than 500. The sink also gets events about expired records that
+    /// the application removed; other consumers do not see these events.
+    fn needs_records(&self) -> bool {
+        false
+    }
+
+    /// Whether this process delivers events to the sink. If not, another process does, and this one
+    /// checks again several times a second.
+    ///
+    /// The events are recorded in both cases.
+    fn is_served_here(&self) -> bool {
+        true
+    }
+}
+
+/// Events for a consumer, in order.
+///
+/// It dereferences to a slice, and `for event in batch` yields the events. A sink that says how far
+/// it got gets nothing twice after a failure:
+///
+/// ```
+/// # use linchpin::event::Batch;
+/// # async fn send(_: &str) -> linchpin::Result<()> { Ok(()) }
+/// # async fn publish(batch: &Batch) -> linchpin::Result<()> {
+/// for (done, event) in batch.iter().enumerate() {
+///     batch.done(done);
+///     send(&event.payload.text()).await?;
+/// }
+/// # Ok(()) }
+/// ```
+#[derive(Debug)]
+pub struct Batch {
+    events: Vec<Arc<EntityEvent>>,
+    fence: i64,
+    /// `usize::MAX` until the sink says how far it got.
+    done: AtomicUsize,
+}
+
+impl Batch {
+    /// Creates a batch, for tests of sinks.
+    pub fn new(events: Vec<Arc<EntityEvent>>, fence: i64) -> Self {
+        Self {
+            events,
+            fence,
+            done: AtomicUsize::new(usize::MAX),
+        }
+    }
+
+    /// The fencing number of the process that delivers. It grows whenever another process takes the
+    /// consumer over. A sink that writes elsewhere refuses numbers below the greatest it has seen,
+    /// so that a process which was paused cannot write late. It is 0 for a live sink.
+    pub fn fence(&self) -> i64 {
+        self.fence
+    }
+
+    /// Says that the first `count` events are done. If the sink then fails, only the event after
+    /// them has failed. A sink that never says it gets the events of a failed batch one by one.
+    pub fn done(&self, count: usize) {
+        self.done.store(count, Ordering::Release);
+    }
+
+    /// The number of events that are done, if the sink has said it.
+    pub(super) fn progress(&self) -> Option<usize> {
+        let done = self.done.load(Ordering::Acquire);
+        (done < self.events.len()).then_some(done)
+    }
+}
+
+impl Deref for Batch {
+    type Target = [Arc<EntityEvent>];
+
+    fn deref(&self) -> &Self::Target {
+        &self.events
+    }
+}
+
+impl<'a> IntoIterator for &'a Batch {
+    type Item = &'a Arc<EntityEvent>;
+    type IntoIter = std::slice::Iter<'a, Arc<EntityEvent>>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.events.iter()
+    }
+}
+
+/// Events that a consumer never gets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Missed {
+    /// The number of events, or of rows of the outbox, at least.
+    pub count: u64,
+    /// The cause, for the log.
+    pub cause: &'static str,
+}

@@ -1,0 +1,101 @@
+//! The body of a plugin route as a typed value.
+
+use std::fmt;
+use std::marker::PhantomData;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::entity::{Embedded, EntityDesc, FieldDesc, Kind};
+use crate::{Error, Result};
+
+/// The body of a plugin route: [`Nothing`], a `#[derive(Embedded)]` struct, or [`Partial`] changes
+/// of one.
+pub trait RouteInput: Sized + Send + 'static {
+    /// How it is read.
+    const BODY: Option<&'static EntityDesc>;
+    /// Whether members may be omitted.
+    const PARTIAL: bool = false;
+
+    /// Creates the value from a valid body.
+    ///
+    /// # Errors
+    /// `internal` when it has another form, which reading it rules out.
+    fn read(body: Option<String>) -> Result<Self>;
+}
+
+impl<T: Embedded + Send + 'static> RouteInput for T {
+    const BODY: Option<&'static EntityDesc> =
+        // Items of lists are read and validated in the same way.
+        Some(&EntityDesc::new(
+            "",
+            "",
+            "",
+            &[FieldDesc::new("", "", "", Kind::Items(T::FIELDS), false)],
+        ));
+
+    fn read(body: Option<String>) -> Result<Self> {
+        serde_json::from_str(&body.unwrap_or_default()).map_err(Error::internal)
+    }
+}
+
+/// No body: none is read.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Nothing;
+
+impl RouteInput for Nothing {
+    const BODY: Option<&'static EntityDesc> = None;
+
+    fn read(_: Option<String>) -> Result<Self> {
+        Ok(Self)
+    }
+}
+
+/// The members of a `T` that a body contains, including null ones.
+pub struct Partial<T> {
+    members: serde_json::Map<String, serde_json::Value>,
+    of: PhantomData<fn() -> T>,
+}
+
+impl<T> fmt::Debug for Partial<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Their values may be secrets.
+        f.debug_tuple("Partial")
+            .field(&self.members.keys().collect::<Vec<_>>())
+            .finish()
+    }
+}
+
+impl<T> Partial<T> {
+    /// A member by its name on the wire; `None` when the body has none.
+    ///
+    /// # Errors
+    /// `internal` when it is no `V`.
+    pub fn take<V: DeserializeOwned>(&mut self, wire: &str) -> Result<Option<V>> {
+        self.members
+            .remove(wire)
+            .map(|value| serde_json::from_value(value).map_err(Error::internal))
+            .transpose()
+    }
+}
+
+impl<T: Embedded + Send + 'static> RouteInput for Partial<T> {
+    const BODY: Option<&'static EntityDesc> = <T as RouteInput>::BODY;
+    const PARTIAL: bool = true;
+
+    fn read(body: Option<String>) -> Result<Self> {
+        Ok(Self {
+            members: serde_json::from_str(&body.unwrap_or_default()).map_err(Error::internal)?,
+            of: PhantomData,
+        })
+    }
+}
+
+/// A value as JSON, without members that are null.
+pub(super) fn sparse(value: &impl Serialize) -> Result<Vec<u8>> {
+    let mut json = serde_json::to_value(value).map_err(Error::internal)?;
+    if let Some(members) = json.as_object_mut() {
+        members.retain(|_, member| !member.is_null());
+    }
+    serde_json::to_vec(&json).map_err(Error::internal)
+}

@@ -1,0 +1,209 @@
+//! Connections that leave HTTP for another protocol.
+
+use std::fmt;
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use axum::http::HeaderMap;
+use axum::http::header::{AsHeaderName, CONNECTION, UPGRADE};
+use axum::http::request::Parts;
+use bytes::{Buf, Bytes};
+use hyper::upgrade::{OnUpgrade, Upgraded};
+use hyper_util::rt::TokioIo;
+use parking_lot::Mutex;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+
+use crate::Code;
+use crate::resource::BoxFuture;
+
+/// The code of a request without upgrade to a route that speaks another protocol.
+pub(crate) const UPGRADE_REQUIRED: Code = Code::Other(426, "upgrade_required");
+
+/// The function that speaks the other protocol.
+type Run = Box<dyn FnOnce(Socket) -> BoxFuture<'static, ()> + Send>;
+
+/// The right to change the protocol of a connection, for one response.
+pub struct Upgrade {
+    on: OnUpgrade,
+    protocol: &'static str,
+    /// The place at the connection that the app's listener accepted; `None` under another server.
+    slot: Option<SocketSlot>,
+}
+
+impl Upgrade {
+    /// The upgrade of a request that asks for a protocol; `None` if it does not, or if its
+    /// connection cannot change.
+    pub(super) fn of(parts: &Parts, protocol: &'static str) -> Option<Self> {
+        let on = parts.extensions.get::<OnUpgrade>()?;
+        let asks = lists(&parts.headers, CONNECTION, "upgrade")
+            && lists(&parts.headers, UPGRADE, protocol);
+        asks.then(|| Self {
+            on: on.clone(),
+            protocol,
+            slot: parts.extensions.get().cloned(),
+        })
+    }
+
+    /// The protocol that the route declares.
+    pub fn protocol(&self) -> &'static str {
+        self.protocol
+    }
+
+    /// Runs a function once the connection has changed.
+    pub(super) fn then(self, run: Run) {
+        let task = SocketTask { on: self.on, run };
+        match self.slot {
+            Some(slot) => *slot.0.lock() = Some(task),
+            // Under another server nothing holds the place of the connection, and nothing waits
+            // for it.
+            None => drop(tokio::spawn(task.run(Socket::wrapped))),
+        }
+    }
+}
+
+impl fmt::Debug for Upgrade {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Upgrade")
+            .field("protocol", &self.protocol)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Whether a header that is a list has an element.
+fn lists(headers: &HeaderMap, name: impl AsHeaderName, element: &str) -> bool {
+    headers
+        .get_all(name)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|text| text.split(','))
+        .any(|one| one.trim().eq_ignore_ascii_case(element))
+}
+
+/// The place at a connection for the function that runs after the change of protocol. The listener
+/// adds it to requests that ask for a change.
+#[derive(Clone, Default)]
+pub(crate) struct SocketSlot(Arc<Mutex<Option<SocketTask>>>);
+
+impl SocketSlot {
+    /// Takes the function.
+    pub(crate) fn take(&self) -> Option<SocketTask> {
+        self.0.lock().take()
+    }
+}
+
+/// A function that waits for its socket.
+pub(crate) struct SocketTask {
+    on: OnUpgrade,
+    run: Run,
+}
+
+impl SocketTask {
+    /// Waits until the connection has changed, and runs the function. Does nothing if the client
+    /// has left before.
+    pub(crate) async fn run(self, socket: impl FnOnce(Upgraded) -> Socket) {
+        match self.on.await {
+            Ok(upgraded) => (self.run)(socket(upgraded)).await,
+            Err(error) => tracing::debug!(%error, "the connection did not change its protocol"),
+        }
+    }
+}
+
+/// The socket of a connection that has left HTTP. It reads and writes bytes without any time limit
+/// or buffer of its own.
+pub struct Socket(Io);
+
+enum Io {
+    /// The socket itself, and the bytes after the request that were read together with it.
+    Own(TcpStream, Bytes),
+    /// A connection of another server.
+    Wrapped(TokioIo<Upgraded>),
+}
+
+impl Socket {
+    /// The socket of a connection, with the bytes that were read already.
+    pub(crate) fn new(stream: TcpStream, read: Bytes) -> Self {
+        Self(Io::Own(stream, read))
+    }
+
+    /// A connection that another server has accepted.
+    pub(crate) fn wrapped(upgraded: Upgraded) -> Self {
+        Self(Io::Wrapped(TokioIo::new(upgraded)))
+    }
+}
+
+impl fmt::Debug for Socket {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Socket").finish_non_exhaustive()
+    }
+}
+
+impl AsyncRead for Socket {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        into: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        match &mut self.0 {
+            Io::Own(stream, read) if read.is_empty() => Pin::new(stream).poll_read(cx, into),
+            Io::Own(_, read) => {
+                let n = read.len().min(into.remaining());
+                into.put_slice(&read[..n]);
+                read.advance(n);
+                if read.is_empty() {
+                    // An empty slice would keep the buffer of the request alive.
+                    *read = Bytes::new();
+                }
+                Poll::Ready(Ok(()))
+            }
+            Io::Wrapped(io) => Pin::new(io).poll_read(cx, into),
+        }
+    }
+}
+
+impl AsyncWrite for Socket {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        match &mut self.0 {
+            Io::Own(stream, _) => Pin::new(stream).poll_write(cx, bytes),
+            Io::Wrapped(io) => Pin::new(io).poll_write(cx, bytes),
+        }
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        match &mut self.0 {
+            Io::Own(stream, _) => Pin::new(stream).poll_write_vectored(cx, bytes),
+            Io::Wrapped(io) => Pin::new(io).poll_write_vectored(cx, bytes),
+        }
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        match &self.0 {
+            Io::Own(stream, _) => stream.is_write_vectored(),
+            Io::Wrapped(io) => io.is_write_vectored(),
+        }
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match &mut self.0 {
+            Io::Own(stream, _) => Pin::new(stream).poll_flush(cx),
+            Io::Wrapped(io) => Pin::new(io).poll_flush(cx),
+        }
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match &mut self.0 {
+            Io::Own(stream, _) => Pin::new(stream).poll_shutdown(cx),
+            Io::Wrapped(io) => Pin::new(io).poll_shutdown(cx),
+        }
+    }
+}
