@@ -4,17 +4,23 @@
 //! check (all rules, all errors), expand (infallible). This file is the index.
 //!
 //! The documentation of each macro is a file in `macros/docs`. Its examples name `linchpin`, so the
-//! documentation tests of that crate compile them.
+//! documentation tests of that crate compile them, and those of `linchpin-realtime` the examples
+//! of `channel` and `sse`.
 
 use proc_macro::TokenStream;
 
+mod channel;
+mod computed;
 mod diagnostics;
+mod digest;
 mod editor;
 mod entity;
 mod expr;
 mod fragments;
+mod gather;
 mod lints;
 mod list;
+mod migrations;
 #[cfg(test)]
 mod mutation_tests;
 mod names;
@@ -30,6 +36,8 @@ mod route;
 mod schema;
 #[cfg(test)]
 mod snapshot;
+mod sse;
+mod transform;
 
 /// Whether adapters and routes are generated. The feature `server` of `linchpin` sets it.
 const SERVER: bool = cfg!(feature = "server");
@@ -38,6 +46,12 @@ const SERVER: bool = cfg!(feature = "server");
 #[proc_macro_attribute]
 pub fn entity(args: TokenStream, item: TokenStream) -> TokenStream {
     entity::run(&args.into(), &item.into()).into()
+}
+
+#[cfg_attr(not(doctest), doc = include_str!("../docs/computed.md"))]
+#[proc_macro_attribute]
+pub fn computed(args: TokenStream, item: TokenStream) -> TokenStream {
+    computed::run(args.into(), item.into()).into()
 }
 
 #[cfg_attr(not(doctest), doc = include_str!("../docs/field_enum.md"))]
@@ -83,8 +97,32 @@ pub fn package(input: TokenStream) -> TokenStream {
     package::run(input.into()).into()
 }
 
+#[cfg_attr(not(doctest), doc = include_str!("../docs/migrations.md"))]
+#[proc_macro]
+pub fn migrations(input: TokenStream) -> TokenStream {
+    migrations::run(input.into()).into()
+}
+
 #[cfg_attr(not(doctest), doc = include_str!("../docs/route.md"))]
 #[proc_macro_attribute]
 pub fn route(args: TokenStream, item: TokenStream) -> TokenStream {
     route::run(args.into(), item.into()).into()
+}
+
+#[cfg_attr(not(doctest), doc = include_str!("../docs/channel.md"))]
+#[proc_macro_attribute]
+pub fn channel(args: TokenStream, item: TokenStream) -> TokenStream {
+    channel::run(args.into(), item.into()).into()
+}
+
+#[cfg_attr(not(doctest), doc = include_str!("../docs/sse.md"))]
+#[proc_macro]
+pub fn sse(input: TokenStream) -> TokenStream {
+    sse::run(input.into()).into()
+}
+
+#[cfg_attr(not(doctest), doc = include_str!("../docs/transform.md"))]
+#[proc_macro_attribute]
+pub fn transform(args: TokenStream, item: TokenStream) -> TokenStream {
+    transform::run(args.into(), item.into()).into()
 }

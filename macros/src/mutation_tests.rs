@@ -7,7 +7,7 @@
 use proc_macro2::{Delimiter, Group, TokenStream, TokenTree};
 use quote::quote;
 
-use crate::{entity, operation, package, route, schema, snapshot};
+use crate::{computed, entity, operation, package, route, schema, snapshot, transform};
 
 /// A small generator with a fixed seed; its quality hardly matters.
 struct Random(u64);
@@ -273,4 +273,16 @@ fn routes() {
     ] {
         answer(source, attribute(route::run));
     }
+}
+
+#[test]
+fn functions_of_migrations() {
+    for source in [
+        include_str!("../tests/snapshot/transform.rs"),
+        include_str!("../tests/snapshot/transform_fill.rs"),
+    ] {
+        answer(source, attribute(transform::run));
+    }
+    let computed_function = include_str!("../tests/snapshot/computed.rs");
+    answer(computed_function, attribute(computed::run));
 }

@@ -173,7 +173,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn segments_of_the_contract() {
+    fn path_segments_of_names() {
         for (name, expected) in [
             ("Post", "posts"),
             ("HTTPServer", "http-servers"),
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn operations_of_the_contract() {
+    fn path_segments_of_operations() {
         for (name, expected) in [
             ("by_slug", "by-slug"),
             ("listByURL", "list-by-url"),

@@ -91,6 +91,26 @@ pub(crate) fn parse(list: impl Into<List>, d: &mut Diagnostics) -> Vec<Opt> {
         .collect()
 }
 
+/// Reads the options of an attribute that has `crate` only, and returns the path of the runtime
+/// crate.
+pub(crate) fn only_crate(
+    tokens: proc_macro2::TokenStream,
+    of: &str,
+    d: &mut Diagnostics,
+) -> proc_macro2::TokenStream {
+    let options = parse(tokens, d);
+    repeated(&options, &[], d);
+    let mut krate = quote::quote!(::linchpin);
+    for opt in &options {
+        if opt.name() != "crate" {
+            unknown(opt, of, &["crate"], &[], d);
+        } else if let Some(path) = opt.path("crate = ::framework::linchpin", d) {
+            krate = quote::quote!(#path);
+        }
+    }
+    krate
+}
+
 /// Reads a list of options in darling's form, for a [`table`]. Unreadable ones are reported, and
 /// left out if they have no name.
 pub(crate) fn read(list: impl Into<List>, d: &mut Diagnostics) -> Vec<NestedMeta> {
@@ -239,6 +259,31 @@ impl Opt {
                 None
             }
         }
+    }
+
+    /// Returns a text after `=`, or several in brackets; at least one.
+    pub(crate) fn texts(&self, example: &str, d: &mut Diagnostics) -> Vec<LitStr> {
+        let Some(value) = self.expr(example, d) else {
+            return Vec::new();
+        };
+        let parts = match value {
+            Expr::Array(array) => array.elems.iter().collect(),
+            one => vec![one],
+        };
+        if parts.is_empty() {
+            d.error(value, format!("`{}` names nothing", self.key))
+                .help(format!("`{example}`"));
+        }
+        let mut texts = Vec::new();
+        for part in parts {
+            if let Some(text) = as_text(part) {
+                texts.push(text.clone());
+            } else {
+                d.error(part, format!("`{}` needs a text", self.key))
+                    .help(format!("`{example}`"));
+            }
+        }
+        texts
     }
 
     /// Returns a path after `=`.

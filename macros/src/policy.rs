@@ -10,7 +10,7 @@ pub(crate) mod narrow;
 pub(crate) mod once;
 pub(crate) mod permission;
 pub(crate) mod quantity;
-mod rate;
+pub(crate) mod rate;
 mod roles;
 
 use proc_macro2::{Literal, TokenStream};

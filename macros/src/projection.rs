@@ -23,16 +23,16 @@ mod word {
 }
 
 /// The input of the second step: the entity, as the struct names it.
-pub(crate) struct Asked(Path);
+pub(crate) struct ProjectionInput(Path);
 
-impl Asked {
+impl ProjectionInput {
     /// Whether the arguments that an entity's macro passes on belong to a projection.
     pub(crate) fn is(args: &TokenStream) -> bool {
         syn::parse2::<Self>(args.clone()).is_ok()
     }
 }
 
-impl Parse for Asked {
+impl Parse for ProjectionInput {
     fn parse(input: ParseStream<'_>) -> syn::Result<Self> {
         input.parse::<Token![@]>()?;
         input.parse::<word::projection>()?;
@@ -95,10 +95,10 @@ pub(crate) fn run(args: TokenStream, item: TokenStream) -> TokenStream {
 /// The second step.
 pub(crate) fn expand(handed: Handed) -> TokenStream {
     let mut d = Diagnostics::new();
-    let asked = d.take(syn::parse2::<Asked>(handed.args.clone()));
+    let asked = d.take(syn::parse2::<ProjectionInput>(handed.args.clone()));
     let structure = d.take(repair::item::<ItemStruct>(&handed.item));
     let (args, item) = handed.declaration();
-    let (Some(Asked(entity)), Some(structure)) = (asked, structure) else {
+    let (Some(ProjectionInput(entity)), Some(structure)) = (asked, structure) else {
         return d.finish();
     };
     let Some(model) = schema::model(args, item) else {

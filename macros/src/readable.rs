@@ -100,7 +100,7 @@ impl Parse for Readable {
             _ => {}
         }
         if !input.is_empty() && !input.peek(Token![,]) {
-            let error = input.error(format!("expected `,` behind option `{key}`"));
+            let error = input.error(format!("expected `,` after option `{key}`"));
             return Self::unreadable(key.into(), input, error);
         }
         Ok(option.into())

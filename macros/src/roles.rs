@@ -156,7 +156,7 @@ fn expand(
         #[automatically_derived]
         #lints
         impl #ident {
-            /// The role as it stands in tokens.
+            /// The name of the role in tokens.
             #[allow(dead_code)] // an app may compare roles alone
             pub const fn as_str(&self) -> &'static str { #name }
         }

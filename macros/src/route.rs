@@ -140,7 +140,7 @@ fn check(function: &ItemFn, d: &mut Diagnostics) {
         d.error(receiver, "a route is a free function");
     }
     if is_upper(&sig.ident) {
-        d.error(&sig.ident, "the function of a route is named in lower case: `package!` tells routes from operations by that");
+        d.error(&sig.ident, "name the function of a route in lower case: `package!` treats upper-case names as operations");
     }
 }
 

@@ -1,4 +1,4 @@
-//! Passes the declaration of an entity to its operations.
+//! Passes the declaration of an entity to its operations, projections and channels.
 //!
 //! `#[entity]` emits a `macro_rules!` with the entity's name. An operation expands to a call of it.
 //! It calls `__operation!` with the entity's declaration **verbatim**, which the same parser reads
@@ -12,7 +12,7 @@ use syn::{Visibility, braced};
 
 use crate::diagnostics::Diagnostics;
 use crate::entity::EntityModel;
-use crate::{operation, projection};
+use crate::{channel, operation, projection, sse};
 
 /// Returns the macro with the entity's name; `args` and `item` are the unchanged declaration of the
 /// entity.
@@ -41,9 +41,9 @@ pub(crate) fn emit(model: &EntityModel, args: &TokenStream, item: &TokenStream) 
 /// The input of `__operation!`.
 #[derive(Debug)]
 pub(crate) struct Handed {
-    /// The arguments of `#[operation]`.
+    /// The arguments of `#[operation]`, or those of another macro.
     pub(crate) args: TokenStream,
-    /// The const with the attribute.
+    /// The item with the attribute.
     pub(crate) item: TokenStream,
     entity_args: TokenStream,
     entity_item: TokenStream,
@@ -63,8 +63,12 @@ pub(crate) fn expand(input: TokenStream) -> TokenStream {
         return d.finish();
     };
     d.ignore();
-    if projection::Asked::is(&handed.args) {
+    if projection::ProjectionInput::is(&handed.args) {
         projection::expand(handed)
+    } else if channel::Asked::is(&handed.args) {
+        channel::expand(handed)
+    } else if sse::Asked::is(&handed.args) {
+        sse::expand(handed)
     } else {
         operation::expand(handed)
     }

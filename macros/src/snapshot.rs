@@ -158,6 +158,27 @@ fn a_broken_route() {
     assert("route_broken", source, &crate::route::run(args, item));
 }
 
+#[test]
+fn functions_of_migrations() {
+    for (name, source) in [
+        ("transform", include_str!("../tests/snapshot/transform.rs")),
+        (
+            "transform_fill",
+            include_str!("../tests/snapshot/transform_fill.rs"),
+        ),
+        (
+            "transform_broken",
+            include_str!("../tests/snapshot/transform_broken.rs"),
+        ),
+    ] {
+        let (args, item) = declaration(source);
+        assert(name, source, &crate::transform::run(args, item));
+    }
+    let source = include_str!("../tests/snapshot/computed.rs");
+    let (args, item) = declaration(source);
+    assert("computed", source, &crate::computed::run(args, item));
+}
+
 /// A printed expansion shows field names, and documentation as `///` lines.
 #[test]
 fn fields_have_names_and_documentation_has_lines() {

@@ -83,6 +83,16 @@ const NEIGHBOURS: &[(&[&str], &str, &str)] = &[
         "paging = \"page\"",
     ),
     (&["entity/computed"], "entity/computed.rs", "computed"),
+    (
+        &["entity/transform", "entity/computed"],
+        "entity/migrations.rs",
+        "#[transform",
+    ),
+    (
+        &["package/migrations"],
+        "entity/migrations.rs",
+        "migrations!(",
+    ),
     (&["entity/counter"], "entity/counters.rs", "counter("),
     (
         &["entity/gate", "entity/visible"],
@@ -271,6 +281,46 @@ const NEIGHBOURS: &[(&[&str], &str, &str)] = &[
         "package!(",
     ),
     (&["package/route"], "package/neighbours.rs", "#[route("),
+    (
+        &[
+            "channel/item",
+            "channel/of",
+            "channel/name",
+            "channel/options",
+            "channel/history",
+            "channel/auth",
+        ],
+        "channel/neighbours.rs",
+        "// item, of, name, options, history, auth:",
+    ),
+    (
+        &["channel/on", "channel/payload"],
+        "channel/neighbours.rs",
+        "// on, payload:",
+    ),
+    (
+        &["channel/by", "channel/when", "channel/gates"],
+        "channel/neighbours.rs",
+        "// by, when, gates:",
+    ),
+    (&["channel/event"], "channel/neighbours.rs", "// event:"),
+    (&["channel/relay"], "channel/neighbours.rs", "// relay:"),
+    (
+        &["channel/incoming"],
+        "channel/neighbours.rs",
+        "// incoming:",
+    ),
+    (&["channel/rooms"], "channel/neighbours.rs", "// rooms:"),
+    (
+        &["sse/path", "sse/auth"],
+        "sse/neighbours.rs",
+        "// path, auth:",
+    ),
+    (
+        &["sse/partition", "sse/events", "sse/options"],
+        "sse/neighbours.rs",
+        "// partition, events, options:",
+    ),
 ];
 
 fn below(folder: &str) -> PathBuf {

@@ -4,7 +4,7 @@ use proc_macro2::{Delimiter, TokenStream, TokenTree};
 use syn::LitStr;
 
 use super::field::{Field, Flag, Kind};
-use super::model::{EntityModel, Place};
+use super::model::{EntityModel, IndexField};
 use super::{
     check_computed, check_field, check_names, gates, grants, mounts, parse, relations, search,
     summaries, visibility,
@@ -103,6 +103,13 @@ fn primary(model: &EntityModel, d: &mut Diagnostics) {
         )
         .help("`String`");
     }
+    if let Some((at, _)) = &key.options.transform {
+        d.error(
+            at,
+            format!("primary key `{}` cannot be transformed", key.name),
+        )
+        .help("declare a new entity and copy the records");
+    }
     for flag in [Flag::Private, Flag::WriteOnly] {
         if let Some(at) = key.options.flag(flag) {
             d.error(
@@ -149,7 +156,7 @@ pub(super) fn unfillable_text(field: &Field) -> String {
 pub(super) fn unfillable_help(field: &Field) -> String {
     let ty = type_text(&field.inner);
     format!(
-        "give it a default, make it `Option<{ty}>`, or leave creating to code: `routes(create(disabled))`"
+        "give it a default, make it `Option<{ty}>`, or create records in code only: `routes(create(disabled))`"
     )
 }
 
@@ -157,8 +164,8 @@ pub(super) fn unfillable_help(field: &Field) -> String {
 fn lists(model: &EntityModel, d: &mut Diagnostics) {
     let mut seen: Vec<Vec<(usize, bool)>> = Vec::new();
     for index in &model.indexes {
-        members(model, "index", "indexed", &index.places, d);
-        if let Some(first) = index.places.first()
+        members(model, "index", "indexed", &index.fields, d);
+        if let Some(first) = index.fields.first()
             && let Some(hidden) = hidden(&model.fields[first.field])
         {
             let name = &model.fields[first.field].name;
@@ -168,7 +175,7 @@ fn lists(model: &EntityModel, d: &mut Diagnostics) {
             )
             .help("put a readable field first");
         }
-        let shape: Vec<_> = index.places.iter().map(|p| (p.field, p.desc)).collect();
+        let shape: Vec<_> = index.fields.iter().map(|p| (p.field, p.desc)).collect();
         if !shape.is_empty() && seen.contains(&shape) {
             d.error(&index.key, "two equal indexes")
                 .help("keep one of them");
@@ -177,12 +184,12 @@ fn lists(model: &EntityModel, d: &mut Diagnostics) {
     }
     let mut seen: Vec<Vec<usize>> = Vec::new();
     for unique in &model.uniques {
-        members(model, "unique", "unique", &unique.places, d);
-        for place in unique.places.iter().filter(|p| p.desc) {
+        members(model, "unique", "unique", &unique.fields, d);
+        for place in unique.fields.iter().filter(|p| p.desc) {
             d.error(&place.ident, "a unique has no direction")
                 .help(format!("`unique({})`", place.ident));
         }
-        let mut shape: Vec<_> = unique.places.iter().map(|p| p.field).collect();
+        let mut shape: Vec<_> = unique.fields.iter().map(|p| p.field).collect();
         shape.sort_unstable();
         if !shape.is_empty() && seen.contains(&shape) {
             d.error(&unique.key, "two equal uniques")
@@ -192,10 +199,10 @@ fn lists(model: &EntityModel, d: &mut Diagnostics) {
     }
 }
 
-fn members(model: &EntityModel, of: &str, what: &str, places: &[Place], d: &mut Diagnostics) {
-    for (i, place) in places.iter().enumerate() {
+fn members(model: &EntityModel, of: &str, what: &str, fields: &[IndexField], d: &mut Diagnostics) {
+    for (i, place) in fields.iter().enumerate() {
         let field = &model.fields[place.field];
-        if places[..i].iter().any(|p| p.field == place.field) {
+        if fields[..i].iter().any(|p| p.field == place.field) {
             d.error(
                 &place.ident,
                 format!("field `{}` repeated in {of}", field.name),

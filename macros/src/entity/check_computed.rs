@@ -78,6 +78,10 @@ fn alone(field: &Field, d: &mut Diagnostics) {
         )
         .help("leave one of them out");
     }
+    if let Some((at, _)) = &field.options.transform {
+        d.error(at, format!("`transform` on computed field `{name}`"))
+            .help("migrations compute its values again; leave the option out");
+    }
     if let Some(at) = &field.options.on_update {
         d.error(at, format!("`on_update` on computed field `{name}`"))
             .help(HELP);

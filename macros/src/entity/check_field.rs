@@ -327,7 +327,10 @@ fn required(field: &Field, d: &mut Diagnostics) {
     } else if !field.kind.is_list() && field.kind != Kind::Other {
         let help = "leave the option out: it is for lists, which are empty when they are left out"
             .to_owned();
-        (format!("`{name}` is required without saying so"), help)
+        (
+            format!("`{name}` is not optional, so `required` has no effect"),
+            help,
+        )
     } else {
         return;
     };

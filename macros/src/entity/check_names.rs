@@ -173,10 +173,8 @@ fn fields(model: &EntityModel, d: &mut Diagnostics) {
 /// `rename_from` does not name an existing field, and no name is used twice.
 fn renames(model: &EntityModel, d: &mut Diagnostics) {
     let mut claimed: HashMap<String, &str> = HashMap::new();
-    for field in &model.fields {
-        let Some(rename) = &field.options.rename_from else {
-            continue;
-        };
+    let fields = model.fields.iter();
+    for (field, rename) in fields.flat_map(|f| f.options.rename_from.iter().map(move |r| (f, r))) {
         let old = rename.value();
         if let Some(current) = model
             .fields
@@ -192,6 +190,10 @@ fn renames(model: &EntityModel, d: &mut Diagnostics) {
             );
             problem.help("name what the field was called before, or leave the option out");
         } else if let Some(first) = claimed.insert(old.clone(), &field.name) {
+            if first == field.name {
+                repeated(rename, d);
+                continue;
+            }
             d.error(
                 rename,
                 format!("`rename_from = \"{old}\"` is claimed by field `{first}` too"),
@@ -199,16 +201,29 @@ fn renames(model: &EntityModel, d: &mut Diagnostics) {
             .help("one field continues the old one");
         }
     }
-    if let Some(rename) = &model.rename_from
-        && rename.value() == model.storage_name
-    {
-        d.error(
-            rename,
-            format!(
-                "`rename_from = \"{}\"` is the current storage name",
-                model.storage_name
-            ),
-        )
-        .help("name what the table was called before, or leave the option out");
+    for (i, rename) in model.rename_from.iter().enumerate() {
+        if rename.value() == model.storage_name {
+            d.error(
+                rename,
+                format!(
+                    "`rename_from = \"{}\"` is the current storage name",
+                    model.storage_name
+                ),
+            )
+            .help("name what the table was called before, or leave the option out");
+        } else if model.rename_from[..i]
+            .iter()
+            .any(|earlier| earlier.value() == rename.value())
+        {
+            repeated(rename, d);
+        }
     }
+}
+
+fn repeated(rename: &LitStr, d: &mut Diagnostics) {
+    d.error(
+        rename,
+        format!("`{}` is in `rename_from` twice", rename.value()),
+    )
+    .help("name each earlier name once, the newest first");
 }

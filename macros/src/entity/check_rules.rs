@@ -212,7 +212,7 @@ fn possible(rules: &RuleArgs, d: &mut Diagnostics) -> Option<Regex> {
     }
 }
 
-/// Bounds of `range` have the field's type and stand in order.
+/// The bounds of `range` have the field's type, and the lower one comes first.
 fn range(field: &Field, d: &mut Diagnostics) {
     let Some(Rule {
         value: Bounds { min, max, at },

@@ -53,16 +53,7 @@ fn fields(input: &mut DeriveInput, krate: &TokenStream, d: &mut Diagnostics) -> 
         ..
     }) = &mut input.data
     {
-        let field = |f: &mut syn::Field| {
-            let name = f
-                .ident
-                .as_ref()
-                .map(|ident| ident.unraw().to_string())
-                .unwrap_or_default();
-            foreign_types::replace(&name, &mut f.ty, krate, d);
-            Field::parse(f, d)
-        };
-        return Some(named.named.iter_mut().map(field).collect());
+        return Some(read(named, krate, d));
     }
     d.error(
         &input.ident,
@@ -73,6 +64,45 @@ fn fields(input: &mut DeriveInput, krate: &TokenStream, d: &mut Diagnostics) -> 
     )
     .help(format!("`struct {} {{ .. }}`", input.ident));
     None
+}
+
+fn read(named: &mut syn::FieldsNamed, krate: &TokenStream, d: &mut Diagnostics) -> Vec<Field> {
+    let field = |f: &mut syn::Field| {
+        let name = f
+            .ident
+            .as_ref()
+            .map(|ident| ident.unraw().to_string())
+            .unwrap_or_default();
+        foreign_types::replace(&name, &mut f.ty, krate, d);
+        Field::parse(f, d)
+    };
+    named.named.iter_mut().map(field).collect()
+}
+
+/// Reads and checks named fields that are no struct of their own, such as those of a variant.
+pub(crate) fn members(
+    named: &mut syn::FieldsNamed,
+    krate: &TokenStream,
+    d: &mut Diagnostics,
+) -> Vec<Field> {
+    let fields = read(named, krate, d);
+    check(&fields, d);
+    fields
+}
+
+/// Returns the descriptor of a member; an `inert` one has no options. `__lp` is in scope.
+pub(crate) fn descriptor(field: &Field, inert: bool) -> TokenStream {
+    let (ty, name, wire, column) = (&field.ty, &field.name, &field.wire, &field.column);
+    let options = if inert {
+        TokenStream::new()
+    } else {
+        field_tokens::options(
+            field,
+            &field_tokens::flags(field),
+            &quote!(__lp::item_literal::<#ty>),
+        )
+    };
+    quote!(__lp::item_field::<#ty>(#name, #wire, #column) #options)
 }
 
 fn expand_unreadable(ident: &Ident, krate: &TokenStream) -> TokenStream {
@@ -168,6 +198,11 @@ fn check(fields: &[Field], d: &mut Diagnostics) {
             d.error(&computed.key, "`computed` is for fields of entities")
                 .help("compute it where the item is made");
         }
+        if let Some((at, _)) = &field.options.transform {
+            refused = true;
+            d.error(at, "`transform` is for fields of entities")
+                .help("name it at the field that holds the items");
+        }
         for text in field
             .options
             .column
@@ -190,19 +225,7 @@ fn expand(input: &DeriveInput, krate: &TokenStream, fields: &[Field], inert: boo
     let (ident, vis) = (&input.ident, &input.vis);
     let lints = lints::allowed(&input.attrs, fields.iter().flat_map(|field| &field.attrs));
     let name = ident.unraw().to_string();
-    let descs = fields.iter().map(|field| {
-        let (ty, name, wire, column) = (&field.ty, &field.name, &field.wire, &field.column);
-        let options = if inert {
-            TokenStream::new()
-        } else {
-            field_tokens::options(
-                field,
-                &field_tokens::flags(field),
-                &quote!(__lp::item_literal::<#ty>),
-            )
-        };
-        quote!(__lp::item_field::<#ty>(#name, #wire, #column) #options)
-    });
+    let descs = fields.iter().map(|field| descriptor(field, inert));
     let count = proc_macro2::Literal::usize_unsuffixed(fields.len());
     let idents: Vec<_> = fields.iter().map(|f| &f.ident).collect();
     let wires: Vec<_> = fields.iter().map(|f| &f.wire).collect();

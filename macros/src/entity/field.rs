@@ -34,6 +34,8 @@ pub(crate) struct Field {
     /// All attributes except our own.
     pub(crate) attrs: Vec<Attribute>,
     pub(crate) options: FieldArgs,
+    /// The line of the declaration in the source; 0 if it is unknown.
+    pub(crate) line: u32,
     /// Whether it is the version counter, which the macro adds to the struct.
     pub(crate) generated: bool,
     /// The reason why only the server writes it: it decides who sees the record.
@@ -92,6 +94,7 @@ impl Field {
             optional,
             doc: doc_of(&field.attrs),
             attrs: field.attrs.clone(),
+            line: line_of(ident.span()),
             generated: false,
             owned: options.computed.as_ref().map(|_| COMPUTED),
             options,
@@ -115,6 +118,7 @@ impl Field {
             doc: String::new(),
             attrs: Vec::new(),
             options: FieldArgs::default(),
+            line: 0,
             generated: true,
             owned: None,
             name,
@@ -242,6 +246,14 @@ impl Kind {
     pub(crate) fn is_opaque(self) -> bool {
         matches!(self, Self::Json | Self::Items)
     }
+}
+
+/// The line of a token in the source. In unit tests, which no compiler runs, it is 0.
+fn line_of(span: Span) -> u32 {
+    if !proc_macro::is_available() {
+        return 0;
+    }
+    u32::try_from(span.unwrap().line()).unwrap_or(0)
 }
 
 /// `cfg`, or a `cfg_attr` with one of our attributes or another condition. The derive handles a

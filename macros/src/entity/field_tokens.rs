@@ -21,11 +21,8 @@ pub(crate) fn options(field: &Field, flags: &[TokenStream], literal: &TokenStrea
     let flags = (!flags.is_empty()).then(|| quote!(.flags(&[#(__lp::Flags::#flags),*])));
     let default = default(field, literal);
     let rules = rules(field).map(|rules| quote!(.rules(&#rules)));
-    let rename = field
-        .options
-        .rename_from
-        .as_ref()
-        .map(|old| quote!(.rename_from(#old)));
+    let earlier = &field.options.rename_from;
+    let rename = (!earlier.is_empty()).then(|| quote!(.rename_from(&[#(#earlier),*])));
     quote!(#doc #flags #default #rules #rename)
 }
 

@@ -36,10 +36,12 @@ use crate::editor::Hints;
 use crate::fragments::plain;
 use crate::{repair, schema};
 
-pub(crate) use check::{hidden, index_text};
+pub(crate) use check::{hidden, index_text, kind_text};
 pub(crate) use check_rules::{admits, check_written};
 pub(crate) use date::parse as parse_date;
-pub(crate) use embedded::run as embedded;
+pub(crate) use embedded::{
+    descriptor as member_descriptor, members as variant_members, run as embedded,
+};
 pub(crate) use field::{Default, Field, Flag, Kind, doc_of};
 pub(crate) use field_enum::{attrs_of_variants, run as field_enum};
 pub(crate) use model::EntityModel;

@@ -49,14 +49,14 @@ pub(crate) struct EntityModel {
     pub(crate) indexes: Vec<Index>,
     pub(crate) uniques: Vec<Unique>,
     /// The declared default sort. If it is empty, the sort is the primary key, ascending.
-    pub(crate) sort: Vec<Place>,
+    pub(crate) sort: Vec<IndexField>,
     pub(crate) pagination: PaginationArgs,
     /// Whether the list has numbered pages.
     pub(crate) numbered: bool,
     pub(crate) version: Option<Version>,
     /// A function `fn(&Post) -> Result<(), Problem>`.
     pub(crate) check: Option<Path>,
-    pub(crate) rename_from: Option<LitStr>,
+    pub(crate) rename_from: Vec<LitStr>,
     pub(crate) stores: Vec<Ident>,
     /// `routes.defaults`.
     pub(crate) defaults: Policy,
@@ -115,7 +115,7 @@ pub(crate) struct Generated {
 pub(crate) struct Index {
     /// The word `index`.
     pub(crate) key: Ident,
-    pub(crate) places: Vec<Place>,
+    pub(crate) fields: Vec<IndexField>,
 }
 
 /// A unique constraint.
@@ -123,13 +123,13 @@ pub(crate) struct Index {
 pub(crate) struct Unique {
     /// The word `unique`.
     pub(crate) key: Ident,
-    pub(crate) places: Vec<Place>,
+    pub(crate) fields: Vec<IndexField>,
     pub(crate) global: bool,
 }
 
 /// A resolved field that an option names.
 #[derive(Debug, Clone)]
-pub(crate) struct Place {
+pub(crate) struct IndexField {
     /// The position in [`EntityModel::fields`].
     pub(crate) field: usize,
     pub(crate) desc: bool,
@@ -261,11 +261,12 @@ impl EntityModel {
             .as_ref()
             .map_or_else(|| bare.clone(), LitStr::value);
         let generated = Generated::beside(&bare, ident.span());
-        let resolve =
-            |members: &[Member], of: &str, d: &mut Diagnostics| places(&fields, members, of, d);
+        let resolve = |members: &[Member], of: &str, d: &mut Diagnostics| {
+            resolve_members(&fields, members, of, d)
+        };
         let indexes = args.indexes.iter().map(|IndexArgs { key, members }| Index {
             key: key.clone(),
-            places: resolve(members, "index", d),
+            fields: resolve(members, "index", d),
         });
         let indexes = indexes.collect();
         let uniques = args.uniques.iter().map(
@@ -275,7 +276,7 @@ impl EntityModel {
                  global,
              }| Unique {
                 key: key.clone(),
-                places: resolve(members, "unique", d),
+                fields: resolve(members, "unique", d),
                 global: *global,
             },
         );
@@ -404,7 +405,7 @@ impl EntityModel {
             || self.indexes.iter().any(|index| {
                 let index = whole(
                     &index
-                        .places
+                        .fields
                         .iter()
                         .map(|place| (place.field, place.desc))
                         .collect::<Vec<_>>(),
@@ -424,7 +425,7 @@ impl EntityModel {
             || self
                 .uniques
                 .iter()
-                .any(|u| !u.places.is_empty() && u.places.iter().all(|p| fields.contains(&p.field)))
+                .any(|u| !u.fields.is_empty() && u.fields.iter().all(|p| fields.contains(&p.field)))
     }
 
     /// Returns the option that makes the field a key of another entity's records, if there is one.
@@ -455,8 +456,8 @@ impl EntityModel {
             || self
                 .indexes
                 .iter()
-                .flat_map(|i| &i.places)
-                .chain(self.uniques.iter().flat_map(|u| &u.places))
+                .flat_map(|i| &i.fields)
+                .chain(self.uniques.iter().flat_map(|u| &u.fields))
                 .any(|p| p.field == index);
         // Numbers are filterable only with the option.
         field.readable()
@@ -471,14 +472,19 @@ impl EntityModel {
             || self
                 .indexes
                 .iter()
-                .filter_map(|i| i.places.first())
+                .filter_map(|i| i.fields.first())
                 .any(|p| p.field == index)
             || self.leads_sort() == index;
         field.readable() && field.kind.is_scalar() && (automatic || field.has(Flag::Sortable))
     }
 }
 
-fn places(fields: &[Field], members: &[Member], of: &str, d: &mut Diagnostics) -> Vec<Place> {
+fn resolve_members(
+    fields: &[Field],
+    members: &[Member],
+    of: &str,
+    d: &mut Diagnostics,
+) -> Vec<IndexField> {
     let find = |member: &Member| {
         let name = member.ident.unraw().to_string();
         let field = fields.iter().position(|f| f.name == name);
@@ -486,7 +492,7 @@ fn places(fields: &[Field], members: &[Member], of: &str, d: &mut Diagnostics) -
             d.error(&member.ident, format!("unknown field `{name}` in {of}"))
                 .suggest(&name, fields.iter().map(|f| f.name.as_str()));
         }
-        field.map(|field| Place {
+        field.map(|field| IndexField {
             field,
             desc: member.desc,
             ident: member.ident.clone(),

@@ -75,7 +75,7 @@ pub(crate) struct EntityArgs {
     pub(crate) numbered: bool,
     pub(crate) version: Option<VersionArgs>,
     pub(crate) check: Option<Path>,
-    pub(crate) rename_from: Option<LitStr>,
+    pub(crate) rename_from: Vec<LitStr>,
     pub(crate) stores: Vec<Ident>,
     pub(crate) defaults: Policy,
     pub(crate) routes: [Policy; 5],
@@ -225,7 +225,8 @@ impl EntityArgs {
                 .and_then(|opt| opt.path("check = dates_in_order", d)),
             rename_from: keys
                 .rename_from
-                .and_then(|opt| opt.text("rename_from = \"old_posts\"", d)),
+                .map(|opt| opt.texts("rename_from = \"old_posts\"", d))
+                .unwrap_or_default(),
             stores: keys
                 .stores
                 .and_then(|opt| opt.list("stores(sqlite)", d))

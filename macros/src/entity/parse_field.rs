@@ -30,6 +30,7 @@ pub(crate) const FIELD_OPTIONS: &[&str] = &[
     "on_update",
     "column",
     "rename_from",
+    "transform",
     "length",
     "range",
     "pattern",
@@ -39,7 +40,7 @@ pub(crate) const FIELD_OPTIONS: &[&str] = &[
     "each",
     "one_of",
 ];
-const FIELD_LATER: &[&str] = &["transform", "reverse", "erase"];
+const FIELD_LATER: &[&str] = &["erase"];
 
 /// A boolean option of a field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -107,7 +108,10 @@ pub(crate) struct FieldArgs {
     /// The word `on_update`.
     pub(crate) on_update: Option<Ident>,
     pub(crate) column: Option<LitStr>,
-    pub(crate) rename_from: Option<LitStr>,
+    /// The earlier names, newest first.
+    pub(crate) rename_from: Vec<LitStr>,
+    /// The word `transform` and the function of migrations.
+    pub(crate) transform: Option<(Ident, Path)>,
     pub(crate) rules: RuleArgs,
 }
 
@@ -129,6 +133,7 @@ struct FieldKeys {
     on_update: Option<Opt>,
     column: Option<Opt>,
     rename_from: Option<Opt>,
+    transform: Option<Opt>,
     #[darling(flatten)]
     rules: RuleKeys,
 }
@@ -165,7 +170,12 @@ impl FieldArgs {
                 .and_then(|opt| opt.text("column = \"created\"", d)),
             rename_from: keys
                 .rename_from
-                .and_then(|opt| opt.text("rename_from = \"old_name\"", d)),
+                .map(|opt| opt.texts("rename_from = \"old_name\"", d))
+                .unwrap_or_default(),
+            transform: keys.transform.and_then(|opt| {
+                opt.path("transform = names::split", d)
+                    .map(|path| (opt.key.clone(), path))
+            }),
             rules: RuleArgs::read(keys.rules, d),
         }
     }
@@ -244,6 +254,7 @@ fn unknown_field_option(opt: &Opt, name: &str, d: &mut Diagnostics) {
         "min_items" | "max_items" => "`items = 1..=10`",
         "unique" => "`unique(..)` of #[entity]",
         "index" => "`index(..)` of #[entity]",
+        "reverse" => "`#[transform(reverse = path)]` on the function",
         _ => return options::unknown(opt, "field", FIELD_OPTIONS, FIELD_LATER, d),
     };
     d.error(&opt.key, format!("unknown field option `{name}`"))

@@ -114,7 +114,7 @@ impl Filter {
             other => match options::as_ident(other) {
                 Some(field) => Some(Self::flag(field, true)),
                 None => {
-                    d.error(other, "this is no condition")
+                    d.error(other, "expected a condition")
                         .help("`field == value`, `field.one_of([..])`, `a && b`");
                     None
                 }

@@ -57,9 +57,10 @@ pub(crate) fn closure(
             } = role
                 && text.value().is_empty()
             {
-                scope
-                    .d
-                    .error(text, "an empty text is contained in every text");
+                scope.d.error(
+                    text,
+                    "`contains(\"\")` matches every text; write at least one character",
+                );
                 return None;
             }
             Some(Value::Literal(quote!(|| __lp::text(#text)), written))
@@ -146,7 +147,7 @@ pub(crate) fn closure(
 fn mismatch(scope: &mut Scope<'_>, field: usize, expr: &Expr) -> Option<Value> {
     let of = scope.at(field);
     let text = format!(
-        "`{}` is no value of `{}`, which is {}",
+        "`{}` is not a value of `{}`, which is {}",
         shown(expr),
         of.name,
         type_of(of)

@@ -11,6 +11,7 @@ mod filter;
 mod literal;
 mod lower;
 mod params;
+mod record;
 mod rules;
 mod scope;
 mod source;
@@ -21,12 +22,13 @@ pub(crate) use cells::same;
 pub(crate) use contradiction::{
     Beside, TWO, check, check_stored, conditions, equalities, is_always, refuse_always,
 };
-pub(crate) use filter::{Filter, Op, Operand};
+pub(crate) use filter::{Filter, Op};
 pub(crate) use literal::{MAX_INTEGER, closure, number};
 pub(crate) use lower::{
     assigns, at, beside, index, literal_of, marker, position, position_in, unless_empty,
 };
 pub(crate) use params::{Param, Via};
+pub(crate) use record::of_the_record;
 pub(crate) use rules::type_of;
 pub(crate) use scope::{Assign, Cond, Place, Resolved, Role, Scope, Sibling, Value};
 pub(crate) use source::{CtxPath, Name, Pair, Source, pairs};

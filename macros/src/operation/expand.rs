@@ -5,7 +5,6 @@ use proc_macro2::{Span, TokenStream};
 use quote::{ToTokens, format_ident, quote, quote_spanned};
 use syn::{Ident, LitStr};
 
-use super::gather::Entities;
 use super::item::{Declared, kept};
 use super::kinds::custom::Output;
 use super::kinds::{KindModel, Numbers, Plan, Returns};
@@ -14,6 +13,7 @@ use super::model::{Model, Parts};
 use super::path::{Route, RouteArgs, Segment, shown};
 use crate::entity::{EntityModel, Kind};
 use crate::expr::{Param, Place, Sibling, beside};
+use crate::gather::Entities;
 use crate::lints;
 use crate::names;
 use crate::policy::Policy;

@@ -9,7 +9,6 @@ pub(crate) mod args;
 mod capability;
 mod check;
 mod expand;
-mod gather;
 mod item;
 pub(crate) mod kinds;
 pub(crate) mod methods;
@@ -23,6 +22,7 @@ mod tests;
 use proc_macro2::TokenStream;
 use quote::quote;
 
+use self::args::Args;
 use self::expand::{Expansion, argument_ident};
 use self::item::Declared;
 use self::model::{Model, Parsed, Parts};
@@ -30,6 +30,7 @@ use crate::diagnostics::Diagnostics;
 use crate::editor::Hints;
 use crate::expr::Scope;
 use crate::fragments::plain;
+use crate::gather;
 use crate::schema::Handed;
 
 /// The first step.
@@ -61,7 +62,14 @@ pub(crate) fn expand(handed: Handed) -> TokenStream {
     let Some(declared) = d.take(syn::parse2::<Declared>(handed.item.clone())) else {
         return d.finish();
     };
-    let entities = match gather::step(handed, &declared, &mut d) {
+    let named = |args: &TokenStream, _: &TokenStream| {
+        let mut ignored = Diagnostics::new();
+        let args = Args::parse(args.clone(), &mut ignored);
+        let named = kinds::entities(&args, &mut ignored);
+        ignored.ignore();
+        named
+    };
+    let entities = match gather::step(handed, &declared.entity, named, &mut d) {
         Some(gather::Step::Done(entities)) => entities,
         Some(gather::Step::Ask(next)) => {
             d.ignore();

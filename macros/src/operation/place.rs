@@ -64,7 +64,7 @@ pub(super) fn routes(
             .d
             .error(
                 &ident,
-                format!("`input({ident})` reads a body, which a GET route has not"),
+                format!("`input({ident})` reads a body, and a GET route has no body"),
             )
             .help(format!("`param({ident})`"));
     }

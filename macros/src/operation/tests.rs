@@ -272,7 +272,7 @@ fn the_first_step_calls_the_macro_of_the_entity() {
 }
 
 #[test]
-fn the_specifications_spelling_is_known() {
+fn a_kind_in_camel_case_is_known() {
     let text =
         expand("#[operation(kind = \"computedAggregate\")] const A: Operation<Note>;").to_string();
     assert!(text.contains("computed_aggregate needs `source`"), "{text}");

@@ -55,7 +55,7 @@ pub(crate) fn refuse(policy: &Policy, what: &str, d: &mut Diagnostics) {
     if let Some(audit) = &policy.audit {
         d.error(
             &audit.key,
-            format!("{what} changes nothing: there is nothing to tell"),
+            format!("{what} changes no records, and `audit` records changes"),
         )
         .help("leave `audit` out");
     }

@@ -48,7 +48,7 @@ pub(super) fn read(opt: &Opt, d: &mut Diagnostics) -> Option<Event> {
         });
     };
     if list.is_empty() {
-        d.error(&opt.key, "`event` takes a list that says something")
+        d.error(&opt.key, "`event(..)` is empty")
             .help(format!("`{LONG}`"));
     }
     let keys: Keys = options::table(options::read(list.clone(), d), &[], d);
@@ -99,7 +99,7 @@ fn named(opt: &Opt, example: &str, d: &mut Diagnostics) -> Option<LitStr> {
                 .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || matches!(b, b'-' | b'_'))
     };
     if text.len() > 127 || !text.split('.').all(part) {
-        d.error(&name, "the name of an event is made of small letters, digits, `-` and `_`, with dots between its parts")
+        d.error(&name, "the name of an event may contain lower-case letters, digits, `-` and `_`, with dots between its parts")
             .help(format!("`{example}`"));
         return None;
     }
@@ -107,6 +107,11 @@ fn named(opt: &Opt, example: &str, d: &mut Diagnostics) -> Option<LitStr> {
 }
 
 impl Event {
+    /// Returns the declared name.
+    pub(crate) fn name(&self) -> Option<&LitStr> {
+        self.name.as_ref()
+    }
+
     /// Returns a call on the descriptor. It is a literal, so that a reference to it is static.
     pub(super) fn tokens(&self) -> TokenStream {
         let option = |value: Option<TokenStream>| {
@@ -140,7 +145,7 @@ impl Event {
         if let Some(records) = &self.records {
             d.error(
                 records,
-                format!("{what} makes an event for its record already"),
+                format!("{what} already emits one event for its record"),
             )
             .help("`expose` belongs to a batch");
         }

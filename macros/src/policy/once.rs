@@ -130,8 +130,11 @@ pub(crate) fn check(model: &EntityModel, d: &mut Diagnostics) {
             Some(once) if *name == "create" => once.check(&[], model, d),
             Some(once) => {
                 let help = "it belongs to `create` and to operations that change something";
-                d.error(&once.key, format!("route `{name}` gives nothing once"))
-                    .help(help);
+                d.error(
+                    &once.key,
+                    format!("`output_once` is not possible on route `{name}`"),
+                )
+                .help(help);
             }
             None => {}
         }

@@ -179,7 +179,7 @@ impl Permission {
                     model.name
                 ),
             )
-            .help("it holds the key of what the evaluator judges by");
+            .help("name the field with the key of the permission's resource");
         }
         if let Some((name, field)) = self
             .rank

@@ -38,28 +38,33 @@ struct Keys {
 pub(super) fn read(opt: &Opt, d: &mut Diagnostics) -> Option<RateLimit> {
     match &opt.value {
         OptValue::List(list) => long(opt, list.clone(), d),
-        _ => short(&opt.text(SHORT, d)?, d),
+        _ => short(&opt.text(SHORT, d)?, "rate_limit", SHORT, d),
     }
 }
 
-/// Reads `"20/s"`, `"10/15min"`.
-fn short(text: &LitStr, d: &mut Diagnostics) -> Option<RateLimit> {
+/// Reads `"20/s"`, `"10/15min"` as the option `of`.
+pub(crate) fn short(
+    text: &LitStr,
+    of: &str,
+    example: &str,
+    d: &mut Diagnostics,
+) -> Option<RateLimit> {
     let value = text.value();
     let Some((max, window)) = value.split_once('/') else {
-        d.error(text, "`rate_limit` is a number of calls per time")
-            .help(format!("`{SHORT}`"));
+        d.error(text, format!("`{of}` is a number of calls per time"))
+            .help(format!("`{example}`"));
         return None;
     };
     let max = match max.trim().parse::<u32>() {
         Ok(0) => {
-            d.error(text, "rate_limit.max must be greater than 0")
-                .help(format!("`{SHORT}`"));
+            d.error(text, format!("{of}.max must be greater than 0"))
+                .help(format!("`{example}`"));
             return None;
         }
         Ok(max) => max,
         Err(_) => {
-            d.error(text, "`rate_limit` is a number of calls per time")
-                .help(format!("`{SHORT}`"));
+            d.error(text, format!("`{of}` is a number of calls per time"))
+                .help(format!("`{example}`"));
             return None;
         }
     };
@@ -71,8 +76,8 @@ fn short(text: &LitStr, d: &mut Diagnostics) -> Option<RateLimit> {
     };
     let window = duration(
         &LitStr::new(&window, text.span()),
-        "rate_limit.window",
-        "rate_limit = \"10/15min\"",
+        &format!("{of}.window"),
+        &format!("{of} = \"10/15min\""),
         d,
     )?;
     Some(RateLimit {
@@ -141,14 +146,26 @@ fn max(opt: &Opt, d: &mut Diagnostics) -> Option<u32> {
 }
 
 impl RateLimit {
-    /// Returns a call on the descriptor.
-    pub(super) fn tokens(&self) -> TokenStream {
+    /// Whether more calls are allowed than `max`, or over a longer window than `window`
+    /// milliseconds.
+    pub(crate) fn exceeds(&self, max: u32, window: u64) -> bool {
+        self.max > max || self.window > window
+    }
+
+    /// Returns the descriptor.
+    pub(crate) fn value(&self) -> TokenStream {
         let (max, window) = (
             Literal::u32_unsuffixed(self.max),
             Literal::u64_unsuffixed(self.window),
         );
         let by_address = self.by_address.then(|| quote!(.by_address()));
         let fail_open = self.fail_open.then(|| quote!(.fail_open()));
-        quote!(.rate_limit(__lp::RateLimit::new(#max, #window) #by_address #fail_open))
+        quote!(__lp::RateLimit::new(#max, #window) #by_address #fail_open)
+    }
+
+    /// Returns a call on the descriptor of a policy.
+    pub(super) fn tokens(&self) -> TokenStream {
+        let value = self.value();
+        quote!(.rate_limit(#value))
     }
 }

@@ -6,7 +6,7 @@
     namespace = "blog",
     path = "news/posts",
     storage_name = "posts_of_blog",
-    rename_from = "old_posts",
+    rename_from = ["old_posts", "articles"],
     stores(sqlite, memory),
     index(author_id, desc(created_at)),
     index(status),
@@ -47,7 +47,7 @@ pub(super) struct Post {
     #[field(items = ..=50)]
     pub revisions: Vec<Revision>,
     pub meta: Option<Json<Extra>>,
-    #[field(one_of("good", "bad"), default = "good", rename_from = "feeling", column = "mood_text")]
+    #[field(one_of("good", "bad"), default = "good", rename_from = "feeling", transform = moods::of_feeling, column = "mood_text")]
     pub mood: Option<String>,
     #[field(one_of(1, 2, 3))]
     pub stars: Option<i64>,

@@ -148,8 +148,8 @@ pub(super) fn assertions(model: &EntityModel) -> TokenStream {
     let lists = model
         .indexes
         .iter()
-        .flat_map(|i| &i.places)
-        .chain(model.uniques.iter().flat_map(|u| &u.places))
+        .flat_map(|i| &i.fields)
+        .chain(model.uniques.iter().flat_map(|u| &u.fields))
         .chain(&model.sort);
     for place in lists {
         let field = &model.fields[place.field];

@@ -1,11 +1,12 @@
 //! The static descriptor of an entity.
 
-use proc_macro2::TokenStream;
+use proc_macro2::{Literal, TokenStream};
 use quote::{ToTokens, quote, quote_spanned};
 use syn::spanned::Spanned;
 
+use crate::computed;
 use crate::entity::field::Field;
-use crate::entity::model::{EntityModel, Place};
+use crate::entity::model::{EntityModel, IndexField};
 use crate::entity::{field_tokens, gates, mounts, relations, search, summaries, visibility};
 use crate::expr::literal_of;
 
@@ -27,9 +28,9 @@ pub(super) fn descriptor(model: &EntityModel) -> TokenStream {
         let indexes = model
             .indexes
             .iter()
-            .filter(|i| !i.places.is_empty())
+            .filter(|i| !i.fields.is_empty())
             .map(|index| {
-                let fields = index.places.iter().map(|place| sort_desc(model, place));
+                let fields = index.fields.iter().map(|place| sort_desc(model, place));
                 quote!(__lp::index(&[#(#fields),*]))
             });
         quote!(indexes: &[#(#indexes),*],)
@@ -38,9 +39,9 @@ pub(super) fn descriptor(model: &EntityModel) -> TokenStream {
         let uniques = model
             .uniques
             .iter()
-            .filter(|u| !u.places.is_empty())
+            .filter(|u| !u.fields.is_empty())
             .map(|unique| {
-                let fields = unique.places.iter().map(|place| model.number(place.field));
+                let fields = unique.fields.iter().map(|place| model.number(place.field));
                 let global = unique.global;
                 quote!(__lp::unique(&[#(#fields),*], #global))
             });
@@ -85,10 +86,8 @@ pub(super) fn descriptor(model: &EntityModel) -> TokenStream {
     let summaries = summaries::descriptor(model);
     let search = search::descriptor(model);
     let poisoned = model.inert.then(|| quote!(poisoned: true,));
-    let rename = model
-        .rename_from
-        .as_ref()
-        .map(|old| quote!(rename_from: __lp::Some(#old),));
+    let earlier = &model.rename_from;
+    let rename = (!earlier.is_empty()).then(|| quote!(rename_from: &[#(#earlier),*],));
     quote! {
         static DESC: __lp::EntityDesc = __lp::EntityDesc {
             #doc #namespace #indexes #uniques #sort #pagination #paging #version #visibility #gates #relations #summaries #search
@@ -98,7 +97,7 @@ pub(super) fn descriptor(model: &EntityModel) -> TokenStream {
     }
 }
 
-fn sort_desc(model: &EntityModel, place: &Place) -> TokenStream {
+fn sort_desc(model: &EntityModel, place: &IndexField) -> TokenStream {
     let field = model.number(place.field);
     if place.desc {
         quote!(__lp::desc(#field))
@@ -123,21 +122,39 @@ fn field_desc(model: &EntityModel, i: usize) -> TokenStream {
     }
     let options =
         field_tokens::options(field, &flags, &literal_of(field, &quote!(#module::#ident)));
-    let computed = computed(model, field);
-    quote!(__lp::field::<#module::#ident>(#name, #wire, #column) #options #computed)
+    let computed = computed_desc(model, field);
+    let transform = transform(model, field);
+    let line = Literal::u32_unsuffixed(field.line);
+    quote!(__lp::field::<#module::#ident>(#name, #wire, #column, #line) #options #computed #transform)
 }
 
-/// Returns the function of a computed field, and the positions of the fields that it depends on.
-fn computed(model: &EntityModel, field: &Field) -> Option<TokenStream> {
-    let computed = field.options.computed.as_ref().filter(|_| !model.inert)?;
-    let (module, ident, function) = (&model.generated.module, &field.ident, &computed.function);
-    let from = computed
+/// Returns the function of a computed field with its name and digest, and the positions of the
+/// fields that it depends on.
+fn computed_desc(model: &EntityModel, field: &Field) -> Option<TokenStream> {
+    let options = field.options.computed.as_ref().filter(|_| !model.inert)?;
+    let (module, ident, function) = (&model.generated.module, &field.ident, &options.function);
+    let from = options
         .from
         .iter()
         .filter_map(|name| model.index_of(name))
         .map(|field| model.number(field));
     let call = quote_spanned!(function.span()=> __lp::compute::<#module::#ident>(row, #function));
-    Some(quote!(.computed(__lp::follows::<#module::#ident>(|row| #call, &[#(#from),*]))))
+    let name = computed::name(function);
+    let body = computed::body(&model.ident, function);
+    Some(
+        quote!(.computed(__lp::follows::<#module::#ident>(#name, #body, |row| #call, &[#(#from),*]))),
+    )
+}
+
+/// Returns the function that migrations run for a field.
+fn transform(model: &EntityModel, field: &Field) -> Option<TokenStream> {
+    let (_, function) = field.options.transform.as_ref().filter(|_| !model.inert)?;
+    let (module, ident) = (&model.generated.module, &field.ident);
+    // As a generic argument, a function without `#[transform]` would be read as a constant. As the
+    // right side of an alias, rustc says that it is a function where a type was expected.
+    let desc =
+        quote_spanned!(function.span()=> __lp::field_transform::<#module::#ident, __Transform>());
+    Some(quote!(.transform({ type __Transform = #function; #desc })))
 }
 
 pub(super) fn pagination(model: &EntityModel) -> Option<TokenStream> {

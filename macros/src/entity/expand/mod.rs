@@ -75,9 +75,9 @@ fn lints(model: &EntityModel) -> TokenStream {
 
 /// The fields that the entity's options name.
 fn named(model: &EntityModel) -> Vec<syn::Ident> {
-    let indexes = model.indexes.iter().flat_map(|index| &index.places);
-    let places = indexes
-        .chain(model.uniques.iter().flat_map(|unique| &unique.places))
+    let indexes = model.indexes.iter().flat_map(|index| &index.fields);
+    let index_fields = indexes
+        .chain(model.uniques.iter().flat_map(|unique| &unique.fields))
         .chain(&model.sort)
         .map(|place| &place.ident);
     let keys = model.relations.iter().filter_map(relations::Relation::key);
@@ -92,7 +92,7 @@ fn named(model: &EntityModel) -> Vec<syn::Ident> {
         .chain([&model.defaults])
         .flat_map(Policy::named);
     let searched = model.search.iter().flat_map(Search::named);
-    let written = places
+    let written = index_fields
         .chain(model.visibility.named())
         .chain(keys)
         .chain(computed)

@@ -81,7 +81,10 @@ fn key(model: &EntityModel, gate: &Gate, d: &mut Diagnostics) {
     } else if field.generated {
         d.error(
             &gate.key,
-            format!("`{}` counts versions: it is no key", field.name),
+            format!(
+                "`{}` is the version counter and cannot be a key",
+                field.name
+            ),
         )
         .help("a field of its own");
     }
@@ -91,13 +94,21 @@ fn key(model: &EntityModel, gate: &Gate, d: &mut Diagnostics) {
 fn onto(model: &EntityModel, gate: &Gate, d: &mut Diagnostics) {
     let (field, shown) = (&model.fields[gate.field], gate.shown());
     if field.optional {
-        d.error(&gate.key, format!("a record without `{}` would be seen by nobody: a gate onto `{shown}` needs its key", field.name))
-            .help(format!("`pub {}: {}`", field.name, type_text(&field.inner)));
+        d.error(
+            &gate.key,
+            format!(
+                "gate onto `{shown}`: the key `{}` must be required",
+                field.name
+            ),
+        )
+        .help(format!("`pub {}: {}`", field.name, type_text(&field.inner)));
     }
     if let Some(depth) = &gate.depth {
         d.error(
             depth,
-            format!("`{shown}` is another entity: `depth` is for trees"),
+            format!(
+                "`depth` is for gates of an entity onto itself, and `{shown}` is another entity"
+            ),
         )
         .help("leave `depth` out");
     }
@@ -108,8 +119,13 @@ fn tree(model: &EntityModel, gate: &Gate, d: &mut Diagnostics) {
     let (field, entity) = (&model.fields[gate.field], &model.name);
     match &gate.depth {
         None => {
-            d.error(&gate.target, format!("records of `{entity}` are seen through others of `{entity}`: how deep is not said"))
-                .help(format!("`depth = 3`: the most records above one, at most {LINKS}"));
+            d.error(
+                &gate.target,
+                format!("recursive gate of `{entity}` needs `depth`"),
+            )
+            .help(format!(
+                "`depth = 3`: the maximum number of records above one, 1 to {LINKS}"
+            ));
         }
         Some(depth) => match options::as_int(depth) {
             Some(Ok(n)) if (1..=LINKS).contains(&n) => {}

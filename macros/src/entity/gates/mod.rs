@@ -176,7 +176,7 @@ fn visible(opt: &Opt, d: &mut Diagnostics) -> Option<Expr> {
         // An error in the list has been reported.
         (None, _) if !opt.is_empty_list() => {}
         (None, _) => d
-            .error(&opt.key, "`visible` says nothing")
+            .error(&opt.key, "`visible` is empty")
             .help(format!("`{EXAMPLE}`")),
         (Some(_), Some(second)) => d
             .error(&second, "`visible` takes one condition")
@@ -290,7 +290,7 @@ fn condition(
     scope.callers = false;
     let resolved = scope.filter(&filter, &[]);
     if let Some(resolved) = &resolved {
-        let text = format!("`{what}` always holds: it keeps nobody out");
+        let text = format!("`{what}` matches every record, so it restricts nothing");
         refuse_always(&mut scope, resolved, &[], TWO, expr, &text);
     }
     let (params, asserts) = (

@@ -34,7 +34,7 @@ pub(crate) fn check(model: &EntityModel, d: &mut Diagnostics) {
             d.error(
                 at,
                 format!(
-                    "what happens to `{}` is said by another relation already",
+                    "two relations set `on_delete` for the key `{}`",
                     relation.key
                 ),
             )
@@ -89,8 +89,11 @@ fn key(relation: &Relation, field: &Field, d: &mut Diagnostics) {
         )
         .help("a field of the other key's type");
     } else if field.generated {
-        d.error(key, format!("`{name}` counts versions: it is no key"))
-            .help("a field of its own");
+        d.error(
+            key,
+            format!("`{name}` is the version counter and cannot be a key"),
+        )
+        .help("a field of its own");
     }
 }
 

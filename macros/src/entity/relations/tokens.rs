@@ -68,7 +68,7 @@ pub(crate) fn consts(model: &EntityModel) -> Option<TokenStream> {
         }
     });
     Some(quote! {
-        #[allow(dead_code, private_interfaces)] // for code; an app may leave it to `include`
+        #[allow(dead_code, private_interfaces)] // for code; an app may use `include` only
         impl #ident { #(#consts)* }
     })
 }
@@ -123,13 +123,13 @@ pub(crate) fn assertions(model: &EntityModel) -> TokenStream {
                     "linchpin: key `{key}` of `{shown}` is no integer, `{own_name}` has integer ids\nhelp: make it an `i64`"
                 );
                 let page = format!(
-                    "linchpin: the list of `{shown}` does not filter by `{key}`: pages of `{}` could not go on\nhelp: on `{shown}`, \
+                    "linchpin: the list of `{shown}` does not filter by `{key}`: further pages of `{}` cannot be requested\nhelp: on `{shown}`, \
                      `belongs_to(.., key = {key})`, or mark the field `filterable`",
                     name(relation)
                 );
                 let hidden = format!(
-                    "linchpin: the `output` of the list of `{shown}` leaves `{key}` out, so the list does not filter by it: pages of \
-                     `{}` could not go on\nhelp: name `{key}` in that `output`",
+                    "linchpin: the `output` of the list of `{shown}` leaves `{key}` out, so the list does not filter by it: further pages of \
+                     `{}` cannot be requested\nhelp: name `{key}` in that `output`",
                     name(relation)
                 );
                 let own = at(

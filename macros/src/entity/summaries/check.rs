@@ -57,8 +57,11 @@ pub(crate) fn check(model: &EntityModel, d: &mut Diagnostics) {
             .iter()
             .any(|other| same(other) && other.field.unraw() == summary.field.unraw())
         {
-            d.error(&summary.field, format!("`{target}.{field}` counts already"))
-                .help("a field of its own for each");
+            d.error(
+                &summary.field,
+                format!("`{target}.{field}` is the target of two counters"),
+            )
+            .help("use one field for each counter");
         }
         key(model, summary, d);
         if let Some(when) = &summary.when {
@@ -94,7 +97,7 @@ fn key(model: &EntityModel, summary: &Summary, d: &mut Diagnostics) {
         )
         .help("the field that names the other record");
     } else if field.generated {
-        d.error(key, format!("`{name}` counts versions: it names no record"))
+        d.error(key, format!("`{name}` is the version counter, not a key"))
             .help("the field that names the other record");
     }
 }
@@ -116,7 +119,7 @@ fn least(summary: &Summary, d: &mut Diagnostics) {
     let text = code.value();
     let letters = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
     if summary.min.is_none() {
-        d.error(code, "`code` tells of a change that `min` refuses")
+        d.error(code, "`code` needs `min`")
             .help("`min = 1, code = \"last_one\"`");
     } else if !text.starts_with(|c: char| c.is_ascii_lowercase()) || !text.chars().all(letters) {
         d.error(code, format!("`{text}` is no code"))
@@ -124,7 +127,7 @@ fn least(summary: &Summary, d: &mut Diagnostics) {
     } else if TAKEN.contains(&text.as_str()) {
         d.error(
             code,
-            format!("`{text}` has a status of its own, and a refusal is a 409"),
+            format!("`{text}` is an error code of the framework; choose another"),
         )
         .help("a code of your own");
     }

@@ -13,7 +13,7 @@ use syn::{Expr, Ident, LitStr, Path, Token};
 use super::field::{COMPUTED, Field};
 use super::model::EntityModel;
 use crate::diagnostics::Diagnostics;
-use crate::expr::{Filter, Operand, Resolved, Scope, Source};
+use crate::expr::{Filter, Resolved, Scope, of_the_record};
 use crate::options::{self, Opt, Rest};
 
 pub(crate) use check::check;
@@ -197,7 +197,12 @@ fn counted(
 ) -> Option<(Resolved, Vec<TokenStream>)> {
     let filter = Filter::parse(expr, d)?;
     let before = d.len();
-    of_the_record(&filter, model, d);
+    refuse_computed(&filter, model, d);
+    of_the_record(
+        &filter,
+        "whether a record counts depends on the record alone",
+        d,
+    );
     if d.len() > before {
         return None;
     }
@@ -218,42 +223,26 @@ fn computed(field: &Ident, d: &mut Diagnostics) {
     d.error(
         field,
         format!(
-            "`{}` is computed, and a counter goes by what is written",
+            "a counter condition cannot use the computed field `{}`",
             field.unraw()
         ),
     )
     .help("the fields that it is made of");
 }
 
-/// The condition depends only on the record, not on the caller or the time.
-fn of_the_record(filter: &Filter, model: &EntityModel, d: &mut Diagnostics) {
-    if let Filter::Cond { field, .. } = filter
-        && model
-            .fields
-            .iter()
-            .any(|f| field.unraw() == f.name && is_computed(f))
-    {
-        computed(field, d);
-    }
-    let mut judge = |source: &Source| {
-        if !matches!(source, Source::Literal(_) | Source::Null(_)) {
-            d.error(
-                &source.tokens(),
-                "whether a record counts depends on the record alone",
-            )
-            .help("a literal, the path of a const, or `None`");
-        }
-    };
+/// Reports computed fields: a counter follows the statements that write its fields.
+fn refuse_computed(filter: &Filter, model: &EntityModel, d: &mut Diagnostics) {
     match filter {
-        Filter::All(list) | Filter::Any(list) => {
-            for one in list {
-                of_the_record(one, model, d);
+        Filter::Cond { field, .. } => {
+            let is = |f: &Field| field.unraw() == f.name && is_computed(f);
+            if model.fields.iter().any(is) {
+                computed(field, d);
             }
         }
-        Filter::Cond { operand, .. } => match operand {
-            Operand::One(source) | Operand::ListOf(source) => judge(source),
-            Operand::List(list) => list.iter().for_each(judge),
-            Operand::Bool(_) => {}
-        },
+        Filter::All(list) | Filter::Any(list) => {
+            for one in list {
+                refuse_computed(one, model, d);
+            }
+        }
     }
 }

@@ -1,5 +1,6 @@
 //! The options, resolved against the fields of the entity.
 
+use quote::ToTokens;
 use syn::ext::IdentExt;
 use syn::{Expr, Ident};
 
@@ -160,6 +161,24 @@ impl Visibility {
             parent: args.parent,
             unsure: args.unread || d.len() > before,
         }
+    }
+
+    /// The values that divide the records of a list among callers, as written: the tenant, and the
+    /// context values of scopes.
+    pub(crate) fn partition(&self) -> Vec<String> {
+        let tenant = self.tenant.as_ref().map(|tenant| {
+            let optional = if tenant.optional { "optional " } else { "" };
+            format!("the {optional}tenant")
+        });
+        let scopes = self.scopes.iter().filter(|scope| scope.holds_on("list"));
+        let scopes = scopes.filter_map(|scope| match &scope.from {
+            From::Ctx(_, at) => Some(at.to_token_stream().to_string().replace(' ', "")),
+            From::Path(_) => None,
+        });
+        let mut all: Vec<String> = tenant.into_iter().chain(scopes).collect();
+        all.sort_unstable();
+        all.dedup();
+        all
     }
 
     /// Whether no option is set.

@@ -288,7 +288,7 @@ fn fits(field: usize, at: &Ident, object: bool, measures: &[(&str, Type)], scope
         && !record::no_key(
             field,
             at,
-            &format!("what {function} gives names no record"),
+            &format!("the result of {function} is not the key of a record"),
             scope,
         )
     {
@@ -304,7 +304,7 @@ fn fits(field: usize, at: &Ident, object: bool, measures: &[(&str, Type)], scope
             );
         } else {
             let text = format!(
-                "{function} gives what its field holds: whether `{name}` holds that cannot be seen through a type of one's own"
+                "{function} gives the type of its field, and the macro cannot compare it with a type alias of `{name}`"
             );
             scope
                 .d
@@ -353,6 +353,6 @@ fn stores(args: &Args, source: Option<usize>, target: Option<usize>, scope: &mut
         scope
             .d
             .error(&opt.key, text)
-            .help("`stores(..)` of both name one that they have in common");
+            .help("name one store in `stores(..)` of both entities");
     }
 }

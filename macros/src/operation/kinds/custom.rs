@@ -166,7 +166,10 @@ impl KindModel for Custom {
         if let (Some(opt), true) = (args.get("input"), self.reads()) {
             scope
                 .d
-                .error(&opt.key, "`input` reads a body, which a GET route has not")
+                .error(
+                    &opt.key,
+                    "`input` reads a body, and a GET route has no body",
+                )
                 .help("`params(..)`, or another method");
         }
     }

@@ -105,7 +105,7 @@ pub(crate) trait KindModel {
     /// Its place and its response. `None` if a part is missing, which has been reported.
     fn plan(&self, scope: &Scope<'_>) -> Option<Plan>;
 
-    /// The descriptor: `__lp::Transition::new(..)`. `__lp` is in scope where it stands.
+    /// The descriptor: `__lp::Transition::new(..)`. `__lp` is in scope there.
     fn expand(&self) -> TokenStream;
 }
 
@@ -282,7 +282,7 @@ pub(crate) fn options() -> impl Iterator<Item = (&'static str, &'static [&'stati
     KINDS.iter().map(|kind| (kind.facts.name, kind.options))
 }
 
-/// Returns the declared kind, in snake_case or in the specification's spelling, and its position.
+/// Returns the declared kind, in snake_case or in camelCase, and its position.
 pub(crate) fn find(
     args: &Args,
     declared: &Declared,

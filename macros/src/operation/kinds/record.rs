@@ -342,10 +342,7 @@ impl Optional {
             for cond in dropped {
                 scope
                     .d
-                    .error(
-                        &cond.ident,
-                        "a condition beside `||` is not dropped: its parameters cannot be left out",
-                    )
+                    .error(&cond.ident, "a parameter inside `||` cannot be optional")
                     .help("join it with `&&` to all others");
             }
         }
@@ -359,8 +356,9 @@ impl Optional {
                 && !always(member)
         };
         if !members.iter().any(fixed) {
-            let text =
-                format!("filter of batch `{name}` would match every record when nothing is given");
+            let text = format!(
+                "filter of batch `{name}` would match every record if all optional parameters are omitted"
+            );
             scope
                 .d
                 .error(at, text)

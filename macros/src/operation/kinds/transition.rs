@@ -271,7 +271,7 @@ fn one_of(call: &ExprCall, field: usize, ident: &Ident, scope: &mut Scope<'_>) -
     if values.elems.len() < 2 {
         scope
             .d
-            .error(values, "`one_of` leaves nothing to choose")
+            .error(values, "`one_of` needs at least two values")
             .help("name two values or more, or one with `to = ..` alone");
     }
     let to = distinct(

@@ -132,8 +132,8 @@ fn keys(args: &Args, name: &str, matches: &[Assign], scope: &mut Scope<'_>) {
         .primary
         .is_some_and(|primary| fields == [primary]);
     let is_unique = scope.model.uniques.iter().any(|unique| {
-        let places = &unique.places;
-        places.len() == fields.len() && places.iter().all(|place| fields.contains(&place.field))
+        let members = &unique.fields;
+        members.len() == fields.len() && members.iter().all(|member| fields.contains(&member.field))
     });
     if !fields.is_empty() && !is_key && !is_unique && !scope.model.unsure {
         let names: Vec<&str> = fields.iter().map(|f| scope.at(*f).name.as_str()).collect();

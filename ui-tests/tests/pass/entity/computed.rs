@@ -33,8 +33,8 @@ fn rank(post: &Post) -> f64 {
     post.slug.len() as f64
 }
 
-// In uniques, indexes and sorts; hidden or marked; behind a module; of an enum, a number, a list
-// and nothing.
+// In uniques, indexes and sorts; private or sensitive; in a module; of an enum, a number, a list
+// and an optional type.
 #[entity(unique(slug_key), unique(open_key), index(desc(rank), size), sort(desc(rank), size), version, routes(auth = none))]
 pub struct Post {
     #[field(primary, default = uuid)]

@@ -1,5 +1,5 @@
-//! Counters, one step away from the cases in `fail/entity/counter`: optional keys, types of one's
-//! own, other entities' scopes behind keys that must name visible records.
+//! Counters, one step away from the cases in `fail/entity/counter`: optional keys, aliased types,
+//! scopes of other entities with keys that must refer to visible records.
 
 use linchpin::prelude::*;
 

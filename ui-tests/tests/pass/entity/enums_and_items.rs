@@ -13,7 +13,7 @@ pub enum One {
 #[derive(FieldEnum, Clone, Copy, PartialEq, Debug)]
 #[repr(u8)]
 pub enum Odd {
-    // A keyword, a number of its own, a name beyond ASCII, and names swapped.
+    // A keyword, an explicit discriminant, a name that is not ASCII, and exchanged names.
     r#Type = 7,
     #[field(rename = "größe")]
     Größe,

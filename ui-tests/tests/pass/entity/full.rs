@@ -44,7 +44,7 @@ pub mod blog {
     pub const MAX: u32 = 100;
     /// The first title.
     pub const TITLE: &str = "untitled";
-    /// An alias is judged by what it names.
+    /// An alias is checked by its type.
     pub type Slug = String;
 
     fn dates(post: &Post) -> std::result::Result<(), Problem> {
@@ -167,7 +167,7 @@ pub mod blog {
         }
     }
 
-    /// Keeps what is private in use.
+    /// Uses the private items.
     #[must_use]
     pub fn uses() -> (String, &'static str) {
         let hidden = HiddenPatch { note: Some(None) };

@@ -15,8 +15,8 @@ pub enum Status {
 pub mod places {
     use linchpin::prelude::*;
 
-    // Two that name each other, where one of them is no gate. Private fields decide who sees a
-    // record.
+    // Two entities that refer to each other, one of them without a gate. Private fields decide who
+    // sees a record.
     #[entity(
         stores(memory, sqlite, postgres, mongo),
         has_many(notes: super::Note, key = room_id),
@@ -32,8 +32,8 @@ pub mod places {
     }
 }
 
-// A key of the other's type, with a relation over it and without; what is seen differs by the
-// caller, by the time and by the record.
+// A key of the other entity's type, with and without a relation; visibility depends on the caller,
+// the time and the record.
 #[entity(
     stores(memory, sqlite),
     index(room_id),
@@ -57,7 +57,7 @@ pub struct Note {
     pub deliver_at: Option<Timestamp>,
 }
 
-// A tree as deep as may be; its key behind an alias.
+// A tree of the maximum depth; its key has an aliased type.
 #[entity(gate(parent_id -> Self, depth = 7))]
 pub struct Folder {
     #[field(primary)]

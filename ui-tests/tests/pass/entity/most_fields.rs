@@ -1,4 +1,4 @@
-//! As many fields as an entity may have.
+//! The maximum number of fields of an entity.
 #![allow(missing_docs)]
 
 use linchpin::prelude::*;

@@ -18,7 +18,7 @@ type Tags = Vec<String>;
 const LIMIT: i64 = 3;
 const MAX: u32 = 10_000;
 
-// primary: the one key behind an alias, among fields that could be keys.
+// primary: one key with an aliased type, among fields that could be keys.
 #[entity]
 pub struct Keyed {
     #[field(primary)]
@@ -26,7 +26,7 @@ pub struct Keyed {
     pub id: String,
 }
 
-// default: generated and literal defaults behind aliases and optional types.
+// default: generated and literal defaults of aliased and optional types.
 #[entity]
 pub struct Defaults {
     #[field(primary, default = cuid)]
@@ -67,7 +67,7 @@ pub struct Bounds {
     pub none: Vec<String>,
     #[field(length = ..=5)]
     pub alias: Text,
-    // The list behind an alias must be sent as well.
+    // A required list with an aliased type.
     #[field(items = 1.., unique_items, required)]
     pub aliases: Tags,
     #[field(required, each(length = 1..=5))]
@@ -79,7 +79,7 @@ pub struct Bounds {
 }
 
 // names, rename_from: names that differ on the wire and in storage; an old name that is free again.
-#[entity(rename_from = "namings")]
+#[entity(rename_from = ["namings", "labels"])]
 pub struct Named {
     #[field(primary)]
     pub id: String,
@@ -87,7 +87,7 @@ pub struct Named {
     pub a_bc: String,
     #[field(column = "name")]
     pub title: String,
-    #[field(column = "title_text", rename_from = "old_title")]
+    #[field(column = "title_text", rename_from = ["old_title", "title_text_2"])]
     pub text: String,
     // A parameter of the list route, but no filter of it.
     pub limit: i64,

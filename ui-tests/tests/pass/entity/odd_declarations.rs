@@ -38,7 +38,7 @@ pub struct r#match {
     pub r#type: String,
 }
 
-// Beyond ASCII.
+// A name that is not ASCII.
 #[entity(name = "Size", index(größe), sort = desc(größe))]
 pub struct Größe {
     #[field(primary)]
@@ -106,7 +106,7 @@ mod second {
     pub const TAKEN: Operation<Post>;
 }
 
-// Of another crate, with its operations and under another name.
+// An entity of another crate, with its operations, under another name.
 mod elsewhere {
     pub use ui_tests::{Note as Remark, NoteAdapter, OF_OWNER};
 }

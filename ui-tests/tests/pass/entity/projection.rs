@@ -40,7 +40,7 @@ mod cards {
     }
 }
 
-// Named by nobody yet.
+// Not used yet.
 #[projection(self::Post)]
 struct Later {
     created_at: Timestamp,

@@ -16,8 +16,8 @@ pub mod people {
     }
 }
 
-// Keys behind aliases and options; two relations over one key, one of them enforced; a name of
-// several words.
+// Aliased and optional keys; two relations with one key, one of them enforced; a name of several
+// words.
 #[entity(
     stores(memory, sqlite, postgres, mongo),
     belongs_to(author: people::User, key = author_id, on_delete = "restrict"),

@@ -27,7 +27,7 @@ pub struct Post {
 #[operation(kind = "search", fields(title, body), use_search_provider = true)]
 pub const FIND: Operation<Post>;
 
-/// The store may search what the index does not hold.
+/// The store may search fields that are not in the index.
 #[operation(kind = "search", fields(title, hint), use_search_provider = false)]
 pub const FIND_HERE: Operation<Post>;
 

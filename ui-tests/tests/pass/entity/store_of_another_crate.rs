@@ -1,5 +1,4 @@
-//! A store that Linchpin does not know is taken by its name; what it grants is checked when the app
-//! starts.
+//! A store of another crate is named without a check; its grants are checked when the app starts.
 use linchpin::prelude::*;
 
 #[entity(routes(auth = none), stores(toy, sqlite), unique(name), version)]

@@ -56,7 +56,7 @@ pub const MOVE: Operation<Ticket>;
 pub static TICKETS: Package =
     package!(name = "tickets", entities = [entity(Ticket, [FOUND, MOVE])]);
 
-/// What is given to a method has the type of the field, or becomes it.
+/// The argument of a method has the type of the field, or converts into it.
 pub async fn found(tickets: &TicketAdapter, cx: &Cx) -> Result<usize> {
     let page = tickets
         .found(cx, Instant::Now, None, FIRST, PageArgs::default())

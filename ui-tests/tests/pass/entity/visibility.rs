@@ -13,7 +13,7 @@ pub enum Status {
 type Moment = Timestamp;
 type Text = String;
 
-// soft_delete, ttl: dates behind aliases; the default is another variant than the mark.
+// soft_delete, ttl: dates with aliased types; the default differs from the mark.
 #[entity(soft_delete(deleted_at), ttl(expires_at))]
 pub struct Dated {
     #[field(primary, default = uuid)]

@@ -23,7 +23,7 @@ pub struct Post {
     pub secret: String,
 }
 
-// A hidden field may stand in conditions; types behind names count as what they are.
+// Conditions may use a private field; aliased types count as the type they name.
 #[operation(kind = "aggregate", compute(total = count(secret == param(secret)), price = sum(price, where = price > 0), last = max(until), first = min(title)))]
 pub const STATS: Operation<Post>;
 #[operation(kind = "aggregate", group_by = week(until), compute(status = count_by(status), r#type = count(),))]

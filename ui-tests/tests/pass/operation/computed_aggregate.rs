@@ -33,8 +33,8 @@ pub struct Comment {
     pub created_at: Timestamp,
 }
 
-// computed_aggregate: a count into an integer behind a name, a mean into an optional number, a date
-// into a date, several into JSON.
+// computed_aggregate: a count into an aliased integer, a mean into an optional number, a date into
+// a date, several results into JSON.
 #[operation(kind = "computed_aggregate", source = Comment, source_filter = (post_id == param(id)), compute = count(), target_match(id = param(id)), materialize_to = comments)]
 pub const RECOUNT: Operation<Post>;
 // target_match: a whole unique pins one record as the key does.

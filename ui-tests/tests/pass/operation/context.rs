@@ -1,4 +1,4 @@
-// context: values of the context by name and by path, as every type that a condition compares.
+// context: context values by name and by path, of every type that a condition can compare.
 use linchpin::prelude::*;
 
 mod plugin {
@@ -19,7 +19,7 @@ pub enum Tier {
 }
 
 linchpin::context! {
-    /// What the caller has paid for.
+    /// The tier that the caller has paid for.
     tier: Tier;
 }
 

@@ -65,7 +65,7 @@ async fn like_sqlite(call: SqliteCall<Post>, side: Side) -> Result<Records<Post>
         .order_by("views DESC"))
 }
 
-// params: a body where the method has one; parameters of the query beside it.
+// params: a body if the method has one, and query parameters.
 #[operation(kind = "custom", http(path = "{id}/judge"), params(times: i64), input = Bounds, output = Option<Post>, handler(memory = judge, sqlite = judge), route(auth = "userAuth", timeout = "5s"))]
 pub const JUDGE: Operation<Post>;
 async fn judge<S: CustomStore>(
@@ -110,7 +110,7 @@ async fn quiet<S: CustomStore>(
     id.parse::<i64>().map(|_| ())
 }
 
-// Parameters that are called as the function is, as what it is given, or as a word of Rust's.
+// Parameters with the name of the function, of its input, or of a Rust keyword.
 #[operation(kind = "custom", params(mixed: String, call: i64, r#type: bool), handler(memory = mixed, sqlite = mixed))]
 pub const MIXED: Operation<Post>;
 async fn mixed<S: CustomStore>(_: CustomCall<Post, S>, _: String, _: i64, _: bool) -> Result<()> {
@@ -123,7 +123,7 @@ async fn parts<S: CustomStore>(_: CustomCall<Post, S>) -> Result<Option<Vec<Boun
     Ok(None)
 }
 
-// batch: a bound, an order by a field that nobody may read, and the name of an event.
+// batch: a limit, an order by a private field, and the name of an event.
 #[operation(kind = "batch", action = "update", filter = (views > 3), set(lease = now()), limit = 5, sort = asc(lease), returns = "records", route(event = "posts.leased"))]
 pub const CLAIM: Operation<Post>;
 

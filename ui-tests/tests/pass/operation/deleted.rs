@@ -1,5 +1,5 @@
-// One step away from the cases of `soft_delete` and `restore`: states beside the deleted one,
-// restoring with a role, a list of deleted records that only some may see.
+// One step away from the cases of `soft_delete` and `restore`: states in addition to the deleted
+// one, restoring with a role, a list of deleted records for some callers only.
 use linchpin::prelude::*;
 
 #[derive(Clone, Copy, Debug, PartialEq, FieldEnum)]

@@ -25,7 +25,7 @@ pub struct Post {
     pub views: i64,
     #[field(default = 0)]
     pub price: Money,
-    // A number that no two have is no key: a taken one is a conflict.
+    // A unique number that is not the key: a duplicate is a conflict.
     pub place: i64,
     #[field(range = 1..=5)]
     pub level: i64,
@@ -52,7 +52,7 @@ pub const LATER: Operation<Post>;
 #[operation(kind = "increment", field = level)]
 pub const RISE: Operation<Post>;
 
-// What others name it by is no key of it.
+// The unique by which other entities refer to it is not its primary key.
 #[entity(has_many(posts: Post, key = author_id), routes(auth = none))]
 pub struct Author {
     #[field(primary)]

@@ -4,7 +4,7 @@
 #![allow(dead_code)] // it compiles: that is the test
 use linchpin::prelude::*;
 
-/// As a file of its own.
+/// A module in a file of its own.
 mod note {
     use linchpin::prelude::*;
 
@@ -52,7 +52,7 @@ mod note {
 mod operations {
     use linchpin::prelude::*;
 
-    // Of what the entity's macro makes, the adapter alone.
+    // Of the generated items, only the adapter.
     use super::note::{Note, NoteAdapter, Value};
 
     #[operation(kind = "lookup", fields(slug = param(slug), value = param(value)), filter = (value != Value::Live), returns = "many")]

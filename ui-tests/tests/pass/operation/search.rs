@@ -15,8 +15,7 @@ pub struct Post {
     pub tags: Vec<String>,
 }
 
-// A hidden field may stand in the filter, and the store itself may be named as the one that
-// searches.
+// A private field may be in the filter, and the store itself may be named as the provider.
 #[operation(kind = "search", fields(title, body), filter = (secret != param(not)), optional_params(not), use_search_provider = false)]
 pub const FIND: Operation<Post>;
 #[operation(kind = "search", fields(body), paginate, filter = (tags.has(param(tag))))]

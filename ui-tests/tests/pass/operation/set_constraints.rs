@@ -29,7 +29,7 @@ pub const BREAK: Operation<Lot>;
 #[operation(kind = "array_push", field = tags, value = "short")]
 pub const TAG: Operation<Lot>;
 
-// What has ever been there may be asked to go, and may be left behind.
+// Values outside of today's constraints may be in `from` and may be removed.
 #[operation(kind = "transition", field = state, from = "ancient", to = "used")]
 pub const AGE: Operation<Lot>;
 

@@ -23,7 +23,7 @@ pub struct Topic {
     pub page: i64,
 }
 
-// By what it goes by or not, forwards and backwards; the key alone has its own index.
+// By a field with or without equality, ascending and descending; the primary key has its own index.
 #[operation(
     kind = "lookup",
     returns = "many",
@@ -33,8 +33,7 @@ pub struct Topic {
 )]
 pub const OF_BOARD: Operation<Topic>;
 
-// An index for calls that leave out what the lookup goes by, too; a parameter that is never
-// missing.
+// Also an index for calls that omit the equality parameter; and a required parameter.
 #[operation(
     kind = "lookup",
     returns = "many",
@@ -51,7 +50,7 @@ pub const ON_ANY: Operation<Topic>;
 )]
 pub const ON_A_FIRST: Operation<Topic>;
 
-// What a filter pins to one value.
+// Sorted by a field that the filter fixes to one value.
 #[operation(
     kind = "lookup",
     returns = "many",

@@ -80,7 +80,7 @@ pub const IMPORT: Operation<Post>;
 #[operation(kind = "consume", filter = (slug == param(slug)), returns = "entity", expiry = until)]
 pub const TAKE: Operation<Post>;
 
-// output_once: given once, beside the record.
+// output_once: members that only the first response contains, next to the record.
 #[operation(kind = "upsert", match(slug), set(title, author_id), route(output_once(token: String, seen_at: Option<Timestamp>)))]
 pub const GRANT: Operation<Post>;
 

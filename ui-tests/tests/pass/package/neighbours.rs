@@ -31,7 +31,7 @@ pub mod comments {
     pub const TAKEN: Operation<super::Comment>;
 }
 
-// A static segment beside a parameter is no clash; nor is the same path under another method.
+// A static segment next to a parameter is no duplicate, nor is the same path with another method.
 #[route(entity = Post, method = "GET", path = "newest")]
 async fn newest() -> &'static str {
     "newest"
@@ -68,13 +68,13 @@ async fn wishes(
     ))
 }
 
-// What the expansion calls its own variables is nobody's name.
+// Names of the app do not clash with variables of the expansion.
 #[route(entity = Post, method = "GET", path = "whole")]
 async fn request(request: Request) -> impl IntoResponse {
     request.uri().to_string()
 }
 
-/// Stands around every route of a package.
+/// A middleware of every route of a package.
 async fn stamped(
     call: RouteCall<'_>,
     next: Next<'_>,

@@ -1,6 +1,6 @@
 use linchpin::prelude::*;
 
-/// What is seen by everybody.
+/// A public entity.
 #[entity(routes(auth = none))]
 pub struct Board {
     #[field(primary)]

@@ -7,7 +7,7 @@ pub struct Reply {
     pub thread_id: String,
 }
 
-// What is wrong here says nothing of the field that is counted.
+// The mistake in this entity does not affect the field that is counted.
 #[entity(sort = desc(createdat))]
 pub struct Thread {
     #[field(primary, default = uuid)]

@@ -1,6 +1,6 @@
 use linchpin::prelude::*;
 
-// Through itself, and nobody says how far.
+// A gate to the entity itself without `depth`.
 #[entity(gate(parent_id -> Folder))]
 pub struct Folder {
     #[field(primary, default = uuid)]

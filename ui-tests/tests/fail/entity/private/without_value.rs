@@ -20,7 +20,7 @@ pub struct User {
     pub meta: serde_json::Value,
 }
 
-// What only rustc knows.
+// Types that only rustc knows.
 #[entity]
 pub struct Ticket {
     #[field(primary, default = uuid)]

@@ -22,7 +22,7 @@ pub const COUNT: Operation<Pot>;
 #[operation(field = views)]
 pub const NOTHING: Operation<Pot>;
 
-// Whoever calls them is told nothing more.
+// Code that calls them gets no further error.
 pub async fn call(pots: PotAdapter, cx: Cx) -> Result<()> {
     pots.view(&cx, "a").await?;
     pots.count(&cx, "a").await?;

@@ -16,7 +16,7 @@ pub struct Pot {
 #[operation(kind = transition, field = stage, from = Stage::Open, to = Stage::Finished)]
 pub const CLOSE: Operation<Pot>;
 
-// What else is wrong is told as well, whoever finds it.
+// Other mistakes are reported as well, by the macro or by rustc.
 #[operation(kind = increment, field = vews, by = 0)]
 pub const VIEW: Operation<Pot>;
 

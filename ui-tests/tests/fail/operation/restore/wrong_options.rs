@@ -11,7 +11,7 @@ pub struct Post {
     pub deleted_at: Option<Timestamp>,
 }
 
-// Anybody could see what was deleted.
+// Anyone could read deleted records.
 #[operation(kind = "restore")]
 pub const RESTORE: Operation<Post>;
 

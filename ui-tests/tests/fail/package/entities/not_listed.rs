@@ -13,7 +13,7 @@ pub struct Pot {
 #[operation(kind = "increment", field = views)]
 const VIEW: Operation<Pot>;
 
-// In no package, and nobody calls it.
+// In no package, and never called.
 #[operation(kind = "increment", field = views, by = -1)]
 const FORGET: Operation<Pot>;
 

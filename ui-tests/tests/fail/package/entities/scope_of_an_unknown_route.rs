@@ -27,7 +27,7 @@ pub struct Comment {
 #[operation(kind = "increment", field = likes)]
 pub const LIKE: Operation<Comment>;
 
-// What a route is called that was not one before.
+// A name that is almost the name of a route.
 #[entity(scope(owner_id = ctx(actor.id), apply_to(create, updates, delete)))]
 #[derive(Clone, Debug)]
 pub struct Note {
@@ -38,7 +38,7 @@ pub struct Note {
 
 pub static BLOG: Package = package!(name = "blog", entities = [entity(Post, [BUMP]), entity(Comment), entity(Note)]);
 
-// A broken operation may be the one that is named: it says what is wrong itself.
+// The broken operation may be the named one, so only its own error is reported.
 #[entity(scope(owner_id = ctx(actor.id), apply_to(create, update, delete, touch)))]
 #[derive(Clone, Debug)]
 pub struct Page {

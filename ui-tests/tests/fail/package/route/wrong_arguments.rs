@@ -1,6 +1,6 @@
 use linchpin::prelude::*;
 
-/// What is asked for.
+/// A wish.
 pub struct Wish {
     pub from: String,
 }

@@ -1,0 +1,199 @@
+//! The rules that need only the declarations.
+
+use quote::ToTokens;
+
+use super::item::{Payload, Variant};
+use super::marks::Word;
+use super::model::{Entity, MarkModel, Model, On, VariantModel};
+use crate::diagnostics::Diagnostics;
+use crate::entity::EntityModel;
+use crate::policy::Auth;
+
+/// The positions of the read routes among the five.
+const LIST: usize = 1;
+const GET: usize = 2;
+
+/// Checks a channel.
+pub(super) fn check(model: &Model<'_>, d: &mut Diagnostics) {
+    policy(model, d);
+    for variant in &model.variants {
+        payload(variant, d);
+        if let MarkModel::On(all) = &variant.mark {
+            for on in all {
+                readable(on, model, d);
+                words(on, d);
+            }
+        }
+    }
+    names(model, d);
+}
+
+/// A room is for callers who may read: its policy cannot be wider than that of the read route.
+fn policy(model: &Model<'_>, d: &mut Diagnostics) {
+    let (route, name) = read_route(model.args.collection.is_some());
+    let entity = model.of.model;
+    if let Some(help) = read_disabled(entity, route) {
+        d.error(
+            model.of.path,
+            format!(
+                "route `{name}` of {} is disabled: nobody could join",
+                model.of.shown()
+            ),
+        )
+        .help(help);
+        return;
+    }
+    let Some(Auth::None(word)) = &model.args.policy.auth else {
+        return;
+    };
+    let read = entity.routes[route]
+        .auth
+        .as_ref()
+        .or(entity.defaults.auth.as_ref());
+    if matches!(read, Some(Auth::None(_))) || entity.routes_unsure {
+        return;
+    }
+    let channel = model
+        .args
+        .name
+        .as_ref()
+        .map_or_else(|| model.declared.ident.to_string(), syn::LitStr::value);
+    d.error(
+        word,
+        format!(
+            "channel `{channel}` is public but `{name}` of {} needs a user",
+            model.of.shown()
+        ),
+    )
+    .help(format!(
+        "leave `auth` out, or on {} `routes({name}(auth = none))`",
+        model.of.shown()
+    ));
+}
+
+/// The route whose policy decides who may join.
+fn read_route(collection: bool) -> (usize, &'static str) {
+    if collection {
+        (LIST, "list")
+    } else {
+        (GET, "get")
+    }
+}
+
+/// Returns the help if a read route is not mounted.
+pub(crate) fn read_disabled(entity: &EntityModel, route: usize) -> Option<&'static str> {
+    let off = entity.routes[route].disabled || entity.defaults.disabled;
+    (off && !entity.routes_unsure).then_some("mount the route: it decides who may read the records")
+}
+
+/// An event tells of a record, so its readers are those of the record.
+fn readable(on: &On<'_>, model: &Model<'_>, d: &mut Diagnostics) {
+    if on.entity.is(model.of) {
+        return;
+    }
+    if let Some(help) = read_disabled(on.entity.model, GET) {
+        d.error(
+            on.entity.path,
+            format!(
+                "route `get` of {} is disabled: nobody may read its records",
+                on.entity.shown()
+            ),
+        )
+        .help(help);
+    }
+}
+
+/// Checks the last segments of events. rustc finds operations.
+fn words(on: &On<'_>, d: &mut Diagnostics) {
+    for event in on.events {
+        let Word::Operation(name) = &event.word else {
+            continue;
+        };
+        let known = ["created", "updated", "deleted"];
+        if name.chars().any(char::is_uppercase) {
+            continue;
+        }
+        if let Some(near) = crate::diagnostics::nearest(name, known) {
+            d.error(&event.at, format!("unknown event `{}`", event.shown()))
+                .help(format!("`{near}`"));
+        }
+    }
+    for (i, event) in on.events.iter().enumerate() {
+        if on.events[..i].iter().any(|other| other.at == event.at) {
+            d.error(&event.at, format!("`{}` is named twice", event.shown()))
+                .help("keep one of them");
+        }
+    }
+}
+
+/// The payload of a variant fits its mark.
+fn payload(variant: &VariantModel<'_>, d: &mut Diagnostics) {
+    let Variant { ident, payload, .. } = variant.at;
+    match (&variant.mark, payload) {
+        (MarkModel::On(on), Payload::None | Payload::Members(_)) => {
+            let entity = on
+                .first()
+                .map_or_else(|| "Thread".to_owned(), |on| on.entity.shown());
+            d.error(
+                ident,
+                format!("`{ident}` forwards events of {entity}, and its payload is not the record"),
+            )
+            .help(format!(
+                "`{ident}({entity})`, or a `#[projection({entity})]` in its place"
+            ));
+        }
+        (MarkModel::Operation(run), Payload::Type(ty)) => {
+            d.error(
+                ty,
+                format!(
+                    "the payload of `{ident}` is the parameters of `{}`",
+                    run.shown()
+                ),
+            )
+            .help(format!(
+                "`{ident} {{ reason: String }}`, or `{ident}` without parameters"
+            ));
+        }
+        (MarkModel::Handler(path), Payload::Members(_)) => {
+            let function = super::marks::shown(path);
+            d.error(
+                ident,
+                format!("function `{function}` takes the payload as one value"),
+            )
+            .help(format!(
+                "`{ident}(Payload)` of a struct with `#[derive(Embedded)]`"
+            ));
+        }
+        _ => {}
+    }
+}
+
+/// No two variants have the same name. Names of operations are compared by const evaluation.
+fn names(model: &Model<'_>, d: &mut Diagnostics) {
+    let mut seen: Vec<(&str, &VariantModel<'_>)> = Vec::new();
+    for variant in &model.variants {
+        for (name, at) in &variant.names {
+            let first = seen.iter().find(|(other, _)| other == name);
+            match first {
+                Some((_, first)) if !std::ptr::eq(*first, variant) => {
+                    d.error(
+                        at,
+                        format!(
+                            "event `{name}` is that of variant `{}` already",
+                            first.at.ident
+                        ),
+                    )
+                    .help("another name: `event = \"..\"`");
+                }
+                _ => seen.push((name, variant)),
+            }
+        }
+    }
+}
+
+impl Entity<'_> {
+    /// The tokens of the path.
+    pub(super) fn tokens(self) -> proc_macro2::TokenStream {
+        self.path.to_token_stream()
+    }
+}

@@ -1,0 +1,50 @@
+//! `incoming(Thread::PIN, by = container_id)`: an operation that a client's event runs.
+
+use proc_macro2::Span;
+use quote::ToTokens;
+use syn::Ident;
+
+use super::marks::{EventPath, Word};
+use super::model::{By, Entity, key};
+use crate::diagnostics::Diagnostics;
+
+/// An operation, resolved.
+pub(super) struct Run<'a> {
+    pub(super) event: &'a EventPath,
+    pub(super) entity: Entity<'a>,
+    pub(super) by: Option<By<'a>>,
+    /// Whether the payload's `id` names the record; otherwise it is the room's.
+    pub(super) names_record: bool,
+}
+
+/// Resolves the operation. `None` after an error.
+pub(super) fn run<'a>(
+    event: &'a EventPath,
+    by: Option<&'a Ident>,
+    entity: Entity<'a>,
+    own: Entity<'a>,
+    collection: bool,
+    d: &mut Diagnostics,
+) -> Option<Run<'a>> {
+    let Word::Operation(_) = event.word else {
+        d.error(&event.at, format!("`{}` is no operation", event.shown()))
+            .help("the const of an operation: `incoming(Thread::PIN)`");
+        return None;
+    };
+    let before = d.len();
+    let word = Ident::new("incoming", Span::call_site());
+    let by = key(by, &word, entity, own, collection, d);
+    (d.len() == before).then_some(Run {
+        event,
+        entity,
+        by,
+        names_record: by.is_some() || collection,
+    })
+}
+
+impl Run<'_> {
+    /// `PIN`, for messages.
+    pub(super) fn shown(&self) -> String {
+        self.event.at.to_token_stream().to_string()
+    }
+}

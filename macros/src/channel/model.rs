@@ -1,0 +1,337 @@
+//! A channel, resolved against the entities that it names.
+
+use proc_macro2::TokenStream;
+use quote::ToTokens;
+use syn::ext::IdentExt;
+use syn::{Expr, Ident, LitStr, Path};
+
+use super::args::ChannelArgs;
+use super::incoming;
+use super::item::{Declared, Payload, Variant};
+use super::marks::{EventPath, Kind, Mark, OnArgs, shown};
+use super::names;
+use crate::diagnostics::Diagnostics;
+use crate::entity::EntityModel;
+use crate::expr::{Filter, Resolved, Scope, of_the_record};
+use crate::gather::Entities;
+use crate::policy::rate::RateLimit;
+
+/// A channel.
+pub(super) struct Model<'a> {
+    pub(super) args: &'a ChannelArgs,
+    pub(super) of: Entity<'a>,
+    pub(super) declared: &'a Declared,
+    pub(super) variants: Vec<VariantModel<'a>>,
+}
+
+/// An entity, and its path as written.
+#[derive(Clone, Copy)]
+pub(super) struct Entity<'a> {
+    pub(super) path: &'a Path,
+    pub(super) model: &'a EntityModel,
+}
+
+/// A variant.
+pub(super) struct VariantModel<'a> {
+    pub(super) at: &'a Variant,
+    pub(super) mark: MarkModel<'a>,
+    /// The names on the wire that the tokens show, each with its position.
+    pub(super) names: Vec<(String, TokenStream)>,
+}
+
+pub(super) enum MarkModel<'a> {
+    On(Vec<On<'a>>),
+    Publish {
+        ephemeral: bool,
+    },
+    Relay {
+        rate: Option<&'a RateLimit>,
+        echo: bool,
+    },
+    Operation(incoming::Run<'a>),
+    Handler(&'a Path),
+    /// It has an error, which has been reported.
+    Broken,
+}
+
+/// The events of one `on`.
+pub(super) struct On<'a> {
+    pub(super) mark: &'a Mark,
+    pub(super) entity: Entity<'a>,
+    pub(super) events: &'a [EventPath],
+    pub(super) by: Option<By<'a>>,
+    /// The condition, and the checks of it that only rustc can make.
+    pub(super) when: Option<(Resolved, Vec<TokenStream>)>,
+}
+
+/// The field with the key of the room's record.
+#[derive(Clone, Copy)]
+pub(super) struct By<'a> {
+    pub(super) field: usize,
+    pub(super) at: &'a Ident,
+}
+
+impl Entity<'_> {
+    /// Whether both are the same entity, under whatever path.
+    pub(super) fn is(self, other: Self) -> bool {
+        self.model.ident == other.model.ident && self.model.storage_name == other.model.storage_name
+    }
+
+    /// The path as written, for messages.
+    pub(super) fn shown(self) -> String {
+        shown(self.path)
+    }
+}
+
+impl<'a> Model<'a> {
+    /// Resolves a channel. All problems go to `d`.
+    pub(super) fn resolve(
+        args: &'a ChannelArgs,
+        of: &'a Path,
+        declared: &'a Declared,
+        entities: &'a Entities,
+        d: &mut Diagnostics,
+    ) -> Self {
+        let own = Entity {
+            path: of,
+            model: &entities.own,
+        };
+        let find = |path: &'a Path| {
+            let text = path.to_token_stream().to_string();
+            let sibling = entities
+                .siblings
+                .iter()
+                .find(|sibling| sibling.path.to_token_stream().to_string() == text);
+            Entity {
+                path,
+                model: sibling.map_or(&entities.own, |sibling| &sibling.model),
+            }
+        };
+        let collection = args.collection.is_some();
+        let mut variants = Vec::new();
+        for variant in &declared.variants {
+            let mark = mark(variant, own, collection, &find, d);
+            let names = names_of(variant, &mark, own, d);
+            variants.push(VariantModel {
+                at: variant,
+                mark,
+                names,
+            });
+        }
+        Self {
+            args,
+            of: own,
+            declared,
+            variants,
+        }
+    }
+}
+
+fn mark<'a>(
+    variant: &'a Variant,
+    own: Entity<'a>,
+    collection: bool,
+    find: &dyn Fn(&'a Path) -> Entity<'a>,
+    d: &mut Diagnostics,
+) -> MarkModel<'a> {
+    let Some(first) = variant.marks.first() else {
+        return MarkModel::Broken;
+    };
+    match &first.kind {
+        Kind::On(_) => {
+            let all = variant.marks.iter().filter_map(|mark| match &mark.kind {
+                Kind::On(args) => on(mark, args, own, collection, find, d),
+                _ => None,
+            });
+            MarkModel::On(all.collect())
+        }
+        Kind::Publish { ephemeral } => MarkModel::Publish {
+            ephemeral: *ephemeral,
+        },
+        Kind::Relay { rate, echo } => MarkModel::Relay {
+            rate: rate.as_ref(),
+            echo: *echo,
+        },
+        Kind::Operation { event, by } => {
+            let entity = find(&event.entity);
+            match incoming::run(event, by.as_ref(), entity, own, collection, d) {
+                Some(run) => MarkModel::Operation(run),
+                None => MarkModel::Broken,
+            }
+        }
+        Kind::Handler(path) => MarkModel::Handler(path),
+        Kind::Unreadable => MarkModel::Broken,
+    }
+}
+
+fn on<'a>(
+    mark: &'a Mark,
+    args: &'a OnArgs,
+    own: Entity<'a>,
+    collection: bool,
+    find: &dyn Fn(&'a Path) -> Entity<'a>,
+    d: &mut Diagnostics,
+) -> Option<On<'a>> {
+    let first = args.events.first()?;
+    let entity = find(&first.entity);
+    let mut mixed = false;
+    for event in &args.events[1..] {
+        if !find(&event.entity).is(entity) {
+            mixed = true;
+            d.error(
+                &event.entity,
+                format!("`{}` is no event of {}", event.shown(), entity.shown()),
+            )
+            .help("an `#[on(..)]` of its own for each entity");
+        }
+    }
+    if mixed {
+        return None;
+    }
+    let before = d.len();
+    let by = key(args.by.as_ref(), &mark.word, entity, own, collection, d);
+    let sound = d.len() == before;
+    let when = args.when.as_ref().and_then(|expr| when(entity, expr, d));
+    sound.then_some(On {
+        mark,
+        entity,
+        events: &args.events,
+        by,
+        when,
+    })
+}
+
+/// Resolves `by`. Without it, the record of the event is the room's record.
+pub(super) fn key<'a>(
+    by: Option<&'a Ident>,
+    word: &Ident,
+    entity: Entity<'a>,
+    own: Entity<'a>,
+    collection: bool,
+    d: &mut Diagnostics,
+) -> Option<By<'a>> {
+    if collection {
+        if let Some(by) = by {
+            d.error(
+                by,
+                "a room of a collection has no record that `by` could name",
+            )
+            .help("leave it out");
+        } else if !entity.is(own) {
+            d.error(
+                entity.path,
+                format!(
+                    "the room of a collection carries what happens to {} only",
+                    own.shown()
+                ),
+            )
+            .help(format!(
+                "a channel of {}, or rooms of records: leave `scope` out",
+                entity.shown()
+            ));
+        }
+        return None;
+    }
+    let Some(at) = by else {
+        if !entity.is(own) {
+            d.error(
+                entity.path,
+                format!("`{word}` of another entity than {} needs `by`", own.shown()),
+            )
+            .help(format!(
+                "the field of {} with the id of its {}: `by = {}_id`",
+                entity.shown(),
+                own.shown(),
+                crate::names::snake(&own.model.ident.unraw().to_string())
+            ));
+        }
+        return None;
+    };
+    let field = entity.model.index_of(at);
+    if field.is_none() {
+        let name = at.unraw().to_string();
+        d.error(at, format!("unknown field `{name}` on {}", entity.shown()))
+            .suggest(&name, entity.model.field_names());
+    }
+    field.map(|field| By { field, at })
+}
+
+fn when(
+    entity: Entity<'_>,
+    expr: &Expr,
+    d: &mut Diagnostics,
+) -> Option<(Resolved, Vec<TokenStream>)> {
+    let filter = Filter::parse(expr, d)?;
+    let before = d.len();
+    of_the_record(
+        &filter,
+        "whether an event is sent depends on the record alone",
+        d,
+    );
+    if d.len() > before {
+        return None;
+    }
+    let mut scope = Scope::new(entity.model, entity.path, &[], d);
+    scope.callers = false;
+    let resolved = scope.filter(&filter, &[])?;
+    let asserts = std::mem::take(&mut scope.asserts);
+    Some((resolved, asserts))
+}
+
+/// Returns the names that the tokens show. Operations have theirs in their own declaration.
+fn names_of(
+    variant: &Variant,
+    mark: &MarkModel<'_>,
+    own: Entity<'_>,
+    d: &mut Diagnostics,
+) -> Vec<(String, TokenStream)> {
+    let mut all: Vec<(String, TokenStream)> = Vec::new();
+    for written in &variant.marks {
+        let texts = written.name.iter().chain(&written.alias);
+        all.extend(texts.map(|text: &LitStr| (text.value(), text.to_token_stream())));
+    }
+    if let MarkModel::On(on) = mark {
+        for on in on.iter().filter(|on| on.mark.name.is_none()) {
+            all.extend(on.events.iter().filter_map(|event| {
+                let name = names::of_event(on.entity.model, &event.word)?;
+                Some((name, event.at.to_token_stream()))
+            }));
+        }
+    } else if variant
+        .marks
+        .first()
+        .is_some_and(|mark| mark.name.is_none())
+    {
+        let (name, at) = (
+            own_name(variant, own.model),
+            variant.ident.to_token_stream(),
+        );
+        if let Some((message, help)) = names::flaw(&name) {
+            d.error(&at, message).help(help);
+        }
+        all.push((name, at));
+    }
+    all
+}
+
+/// The name of a variant whose frames are no events of an entity: `tasks.thread_pinned`.
+pub(super) fn own_name(variant: &Variant, model: &EntityModel) -> String {
+    match &model.namespace {
+        Some(namespace) => format!("{}.{}", namespace.value(), variant.snake()),
+        None => variant.snake(),
+    }
+}
+
+/// Whether the payload is the entity itself.
+pub(super) fn is_whole(payload: &Payload, entity: Entity<'_>) -> bool {
+    match payload {
+        Payload::Type(ty) => {
+            let path = entity.path;
+            // The same path, or the entity's bare name.
+            let text = ty.to_token_stream().to_string();
+            text == path.to_token_stream().to_string()
+                || path.segments.last().is_some_and(|last| last.ident == text)
+        }
+        _ => false,
+    }
+}

@@ -1,0 +1,132 @@
+//! Declarations that name several entities: the entities' declarations are collected one after the
+//! other.
+//!
+//! The macro of an entity passes on all arguments of its call. So the declarations collected so far
+//! are passed before the caller's own arguments, after an `@`, from one entity's macro to the next.
+
+use proc_macro2::{Delimiter, TokenStream, TokenTree};
+use quote::{ToTokens, quote};
+use syn::parse::{Parse, ParseStream};
+use syn::{Path, Token, braced};
+
+use crate::diagnostics::Diagnostics;
+use crate::entity::EntityModel;
+use crate::expr::Sibling;
+use crate::schema::{self, Handed};
+
+/// A declaration as an entity's macro passes it.
+type Declaration = (TokenStream, TokenStream);
+
+/// The declarations so far.
+struct Gathered {
+    /// The entities and their declarations, in the order of the calls.
+    all: Vec<(Path, Declaration)>,
+    /// The entity whose macro is called next; `None` for the first.
+    wanted: Option<Path>,
+    /// The caller's own arguments.
+    args: TokenStream,
+}
+
+/// All entities that a declaration names.
+pub(crate) struct Entities {
+    pub(crate) own: EntityModel,
+    pub(crate) siblings: Vec<Sibling>,
+    pub(crate) args: TokenStream,
+}
+
+/// The next step.
+pub(crate) enum Step {
+    /// All declarations are present.
+    Done(Box<Entities>),
+    /// The macro of another entity must be called.
+    Ask(TokenStream),
+    /// An entity has an error, which it reports itself.
+    Broken,
+}
+
+/// Adds the declaration that an entity's macro passed. `own` is the entity whose macro is called
+/// first; `named` returns the others that the arguments name.
+pub(crate) fn step(
+    handed: Handed,
+    own: &Path,
+    named: impl FnOnce(&TokenStream, &TokenStream) -> Vec<Path>,
+    d: &mut Diagnostics,
+) -> Option<Step> {
+    let declaration = handed.declaration();
+    let mut gathered = d.take(syn::parse2::<Gathered>(handed.args))?;
+    let path = gathered.wanted.take().unwrap_or_else(|| own.clone());
+    gathered.all.push((path, declaration));
+    let text = |path: &Path| path.to_token_stream().to_string();
+    let known = |path: &Path| {
+        gathered
+            .all
+            .iter()
+            .any(|(other, _)| text(other) == text(path))
+    };
+    let (args, item) = (&gathered.args, &handed.item);
+    if let Some(next) = named(args, item).into_iter().find(|path| !known(path)) {
+        let all = gathered
+            .all
+            .iter()
+            .map(|(path, (args, item))| quote!({#path} {#args} {#item}));
+        return Some(Step::Ask(
+            quote!(#next! { {@ { {#next} #(#all)* } #args} {#item} }),
+        ));
+    }
+    let mut models = Vec::new();
+    for (path, (args, item)) in gathered.all {
+        let Some(model) = schema::model(args, item) else {
+            return Some(Step::Broken);
+        };
+        models.push(Sibling { path, model });
+    }
+    let own = models.remove(0).model;
+    Some(Step::Done(Box::new(Entities {
+        own,
+        siblings: models,
+        args: gathered.args,
+    })))
+}
+
+/// Returns the caller's own arguments, without the declarations before them.
+pub(crate) fn own_args(args: &TokenStream) -> TokenStream {
+    let trees: Vec<TokenTree> = args.clone().into_iter().collect();
+    match &trees[..] {
+        [TokenTree::Punct(at), TokenTree::Group(state), rest @ ..]
+            if at.as_char() == '@' && state.delimiter() == Delimiter::Brace =>
+        {
+            rest.iter().cloned().collect()
+        }
+        _ => args.clone(),
+    }
+}
+
+impl Parse for Gathered {
+    fn parse(input: ParseStream<'_>) -> syn::Result<Self> {
+        if !(input.peek(Token![@]) && input.peek2(syn::token::Brace)) {
+            return Ok(Self {
+                all: Vec::new(),
+                wanted: None,
+                args: input.parse()?,
+            });
+        }
+        input.parse::<Token![@]>()?;
+        let state;
+        braced!(state in input);
+        let group = || {
+            let content;
+            braced!(content in state);
+            content.parse::<TokenStream>()
+        };
+        let wanted = Some(syn::parse2(group()?)?);
+        let mut all = Vec::new();
+        while !state.is_empty() {
+            all.push((syn::parse2(group()?)?, (group()?, group()?)));
+        }
+        Ok(Self {
+            all,
+            wanted,
+            args: input.parse()?,
+        })
+    }
+}

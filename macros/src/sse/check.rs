@@ -1,0 +1,209 @@
+//! The rules that need only the declarations.
+
+use quote::ToTokens;
+use syn::Path;
+
+use super::parse::{Endpoint, Event};
+use crate::channel::{Word, names, read_disabled};
+use crate::diagnostics::{Diagnostics, nearest};
+use crate::entity::{EntityModel, Route, public};
+use crate::gather::Entities;
+use crate::policy::Auth;
+
+/// The position of the list route among the five.
+const LIST: usize = 1;
+const BELOW: &str = "/__sse/";
+
+/// Checks an endpoint.
+pub(super) fn check(endpoint: &Endpoint, entities: &Entities, d: &mut Diagnostics) {
+    path(endpoint, d);
+    let models: Vec<(&Path, &EntityModel)> = endpoint
+        .sources
+        .iter()
+        .map(|source| (&source.entity, model_of(entities, &source.entity)))
+        .collect();
+    for (i, (entity, model)) in models.iter().enumerate() {
+        let shown = shown(entity);
+        if models[..i]
+            .iter()
+            .any(|(_, other)| other.storage_name == model.storage_name)
+        {
+            d.error(entity, format!("`{shown}` is listed twice"))
+                .help("one list with all its events");
+        }
+        if let Some(help) = read_disabled(model, LIST) {
+            d.error(
+                entity,
+                format!("route `list` of {shown} is disabled: nobody may read its records"),
+            )
+            .help(help);
+        }
+        open(endpoint, entity, model, d);
+    }
+    partitions(&models, d);
+    events(endpoint, entities, d);
+}
+
+/// Returns the model of an entity that the endpoint names.
+pub(super) fn model_of<'a>(entities: &'a Entities, path: &Path) -> &'a EntityModel {
+    let text = path.to_token_stream().to_string();
+    let sibling = entities
+        .siblings
+        .iter()
+        .find(|sibling| sibling.path.to_token_stream().to_string() == text);
+    sibling.map_or(&entities.own, |sibling| &sibling.model)
+}
+
+fn shown(path: &Path) -> String {
+    path.to_token_stream().to_string().replace(' ', "")
+}
+
+fn path(endpoint: &Endpoint, d: &mut Diagnostics) {
+    let path = endpoint.path.value();
+    let Some(rest) = path.strip_prefix(BELOW) else {
+        let name = path.rsplit('/').next().unwrap_or_default();
+        let name = if name.is_empty() {
+            "notifications"
+        } else {
+            name
+        };
+        d.error(
+            &endpoint.path,
+            format!("SSE path must start with `{BELOW}`"),
+        )
+        .help(format!("`\"{BELOW}{name}\"`"));
+        return;
+    };
+    if rest.contains([':', '{', '*']) {
+        d.error(&endpoint.path, "an SSE path has static segments only")
+            .help("the caller decides which records an endpoint sends, never the path");
+    } else if !names::is_static_path(rest) {
+        d.error(
+            &endpoint.path,
+            format!("SSE path `{path}` has a segment that no URL can hold as it is"),
+        )
+        .help(format!(
+            "letters, digits, `-`, `.`, `_` and `~`: `\"{BELOW}notifications\"`"
+        ));
+    }
+}
+
+/// An endpoint for anonymous callers sends what anonymous callers may list.
+fn open(endpoint: &Endpoint, entity: &Path, model: &EntityModel, d: &mut Diagnostics) {
+    let Some(Auth::None(word)) = &endpoint.policy.auth else {
+        return;
+    };
+    let (name, entity) = (&endpoint.ident, shown(entity));
+    let list = Route {
+        name: "list",
+        reads: true,
+        unscoped: false,
+    };
+    if let Some((message, _)) = public(model, &list) {
+        let reason = message.split_once(" but ").map_or("", |(_, reason)| reason);
+        d.error(
+            word,
+            format!("SSE endpoint `{name}` is public but {reason}"),
+        )
+        .help("leave `auth = none` out");
+        return;
+    }
+    let read = model.routes[LIST]
+        .auth
+        .as_ref()
+        .or(model.defaults.auth.as_ref());
+    if !matches!(read, Some(Auth::None(_))) && !model.routes_unsure {
+        d.error(
+            word,
+            format!("SSE endpoint `{name}` is public but `list` of {entity} needs a user"),
+        )
+        .help(format!(
+            "leave `auth` out, or on {entity} `routes(list(auth = none))`"
+        ));
+    }
+}
+
+/// An endpoint is one stream for each partition, so all entities have the same.
+fn partitions(models: &[(&Path, &EntityModel)], d: &mut Diagnostics) {
+    let Some(((first, model), others)) = models.split_first() else {
+        return;
+    };
+    let said = |partition: &[String]| {
+        if partition.is_empty() {
+            "nothing".to_owned()
+        } else {
+            partition.join(" and ")
+        }
+    };
+    let own = model.visibility.partition();
+    for (entity, model) in others {
+        let other = model.visibility.partition();
+        if other != own && !model.visibility.unsure {
+            d.error(
+                entity,
+                format!(
+                    "`{}` is divided by {}, `{}` by {}: all entities of an SSE endpoint share one \
+                     partition",
+                    shown(first),
+                    said(&own),
+                    shown(entity),
+                    said(&other)
+                ),
+            )
+            .help("an endpoint of its own");
+        }
+    }
+}
+
+fn events(endpoint: &Endpoint, entities: &Entities, d: &mut Diagnostics) {
+    // The name, and the position of its source.
+    let mut seen: Vec<(String, usize)> = Vec::new();
+    for (position, source) in endpoint.sources.iter().enumerate() {
+        let model = model_of(entities, &source.entity);
+        for (i, event) in source.events.iter().enumerate() {
+            let at = &event.path.at;
+            if source.events[..i].iter().any(|other| other.path.at == *at) {
+                d.error(at, format!("`{at}` is listed twice"))
+                    .help("further names stand after `+`: `created as \"a\" + \"b\"`");
+            }
+            word(event, d);
+            let own = names::of_event(model, &event.path.word)
+                .filter(|_| event.names.is_empty())
+                .map(|name| (name, at.to_token_stream()));
+            let written = event
+                .names
+                .iter()
+                .map(|name| (name.value(), name.to_token_stream()));
+            for (name, at) in own.into_iter().chain(written) {
+                if seen
+                    .iter()
+                    .any(|(other, of)| *other == name && *of != position)
+                {
+                    d.error(
+                        &at,
+                        format!("event name `{name}` is that of another entity already"),
+                    )
+                    .help("another name: `created as \"..\"`");
+                }
+                seen.push((name, position));
+            }
+        }
+    }
+}
+
+/// Suggests the nearest route. rustc finds operations.
+fn word(event: &Event, d: &mut Diagnostics) {
+    let Word::Operation(name) = &event.path.word else {
+        return;
+    };
+    if name.chars().any(char::is_uppercase) {
+        return;
+    }
+    if let Some(near) = nearest(name, ["created", "updated", "deleted"]) {
+        d.error(
+            &event.path.at,
+            format!("unknown event `{}`", event.path.shown()),
+        )
+        .help(format!("`{near}`"));
+    }
+}

@@ -1,0 +1,10 @@
+sse! {
+    /// What happens to notes.
+    pub const NOTES = "/__sse/notes";
+    Note: [created as "notes:made" + "note.made", updated, CLOSE],
+    Remark: [deleted],
+    auth = "userAuth",
+    filter = crate::mine,
+    heartbeat = false,
+    max_connections = 4,
+}

@@ -1,0 +1,4 @@
+#[transform]
+fn owner(record: &OldRecord<'_>) -> Result<Option<String>, TransformError> {
+    record.get("email")
+}

@@ -1,0 +1,26 @@
+use linchpin::prelude::*;
+use linchpin_realtime::channel;
+
+#[entity]
+pub struct Container {
+    #[field(primary, default = uuid)]
+    pub id: String,
+    pub title: String,
+}
+
+#[entity(routes(get(permission(requires = "read", resource = board_id))))]
+pub struct Thread {
+    #[field(primary, default = uuid)]
+    pub id: String,
+    pub container_id: String,
+    pub score: i64,
+    pub board_id: String,
+}
+
+#[channel(of = Container, name = "live")]
+pub enum ContainerLive {
+    #[on(Thread::created, by = container_id)]
+    Thread(Thread),
+}
+
+fn main() {}

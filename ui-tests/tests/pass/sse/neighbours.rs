@@ -1,0 +1,81 @@
+//! Endpoints that are one step away from a mistake.
+
+use linchpin::EntityEvent;
+use linchpin::prelude::*;
+use linchpin_realtime::sse;
+
+#[entity(tenant(tenant_id, optional, anonymous_read), routes(list(auth = none)))]
+#[derive(Clone, Debug)]
+pub struct Post {
+    #[field(primary, default = uuid)]
+    pub id: String,
+    pub tenant_id: Option<String>,
+    pub title: String,
+}
+
+#[entity(tenant(tenant_id, optional), scope(user_id = ctx(actor.id)))]
+#[derive(Clone, Debug)]
+pub struct Note {
+    #[field(primary, default = uuid)]
+    pub id: String,
+    pub tenant_id: Option<String>,
+    pub user_id: String,
+}
+
+#[entity(tenant(tenant_id, optional), scope(owner_id = ctx(actor.id)))]
+#[derive(Clone, Debug)]
+pub struct Task {
+    #[field(primary, default = uuid)]
+    pub id: String,
+    pub tenant_id: Option<String>,
+    pub owner_id: String,
+    pub title: String,
+}
+
+#[operation(kind = "field_update", match(id = param(id)), set(title))]
+pub const RENAME: Operation<Task>;
+
+fn mine(actor: &Actor, event: &EntityEvent) -> bool {
+    actor.id == event.actor.id
+}
+
+// path, auth:
+sse! {
+    pub const POSTS = "/__sse/posts/v1.0";
+    Post: [created, updated as "post.updated" + "post:updated"],
+    auth = none,
+    heartbeat = false,
+}
+
+// partition, events, options:
+sse! {
+    /// What is mine.
+    pub(crate) const MINE = "/__sse/mine";
+    Note: [created as "opened", deleted as "opened"],
+    Task: [updated, RENAME as "linchpins:renamed"],
+    auth = "userAuth",
+    roles = ["reader"],
+    filter = mine,
+    heartbeat = "60s",
+    history(size = 0),
+    max_connections = 1000,
+}
+
+#[test]
+fn the_descriptor_holds_what_is_declared() {
+    assert_eq!((POSTS.ident, POSTS.heartbeat), ("POSTS", None));
+    assert_eq!(
+        POSTS.names(),
+        ["posts.created", "post.updated", "post:updated"]
+    );
+    assert_eq!(
+        MINE.names(),
+        ["opened", "tasks.updated", "linchpins:renamed"]
+    );
+    assert_eq!(
+        (MINE.history.size, MINE.history.ttl, MINE.max_connections),
+        (0, 3_600_000, 1_000)
+    );
+    assert_eq!(MINE.doc, "What is mine.");
+    assert!(MINE.filter.is_some_and(|filter| filter.function == "mine"));
+}
