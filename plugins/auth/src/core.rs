@@ -311,8 +311,11 @@ impl Core {
         }
     }
 
-    /// Returns the actor of an API credential.
-    pub(crate) fn service(&self, token: &str) -> Option<Arc<Actor>> {
+    /// Returns the actor of an API credential. A token with a dot is one of a user.
+    pub(crate) fn program(&self, token: &str) -> Option<Arc<Actor>> {
+        if token.contains('.') {
+            return None;
+        }
         // Compares all tokens, so that the time does not depend on which one is similar.
         let mut found = None;
         for (known, actor) in &self.services {

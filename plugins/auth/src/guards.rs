@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use linchpin::http::{GuardArg, GuardCall, NamedCheck, RouteAuth};
+use linchpin::http::{GuardArg, GuardInput, NamedCheck, RouteAuth};
 use linchpin::openapi::{Scheme, Security};
 use linchpin::{Actor, ActorKind, Code, Error, Result};
 
@@ -120,7 +120,7 @@ fn mfa(actor: &Actor) -> Result<()> {
     }
 }
 
-fn step_up(call: &GuardCall<'_>, default_seconds: u64) -> Result<()> {
+fn step_up(call: &GuardInput<'_>, default_seconds: u64) -> Result<()> {
     let seconds = match call.argument {
         Some(GuardArg::Int(seconds)) => u64::try_from(seconds).unwrap_or(0),
         _ => default_seconds,
@@ -133,7 +133,7 @@ fn step_up(call: &GuardCall<'_>, default_seconds: u64) -> Result<()> {
     }
 }
 
-fn recent(call: &GuardCall<'_>, seconds: u64) -> Result<()> {
+fn recent(call: &GuardInput<'_>, seconds: u64) -> Result<()> {
     if is_fresh(session(call.actor)?.auth_at, call.now, seconds) {
         Ok(())
     } else {
@@ -429,7 +429,7 @@ mod tests {
         let fresh = user(|k| k.step_up_at = Some(at(1000)));
         let asked = |actor: &Actor, argument: Option<GuardArg>, now: i64| {
             code(step_up(
-                &GuardCall {
+                &GuardInput {
                     actor,
                     argument,
                     now: at(now),

@@ -24,6 +24,7 @@
 mod commands;
 mod config;
 mod core;
+mod credentials;
 mod device;
 mod entities;
 mod env;

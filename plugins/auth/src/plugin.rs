@@ -11,6 +11,7 @@ use parking_lot::Mutex;
 
 use crate::config::{AuthConfig, Checked, ProviderSection, RefreshSection, Transport};
 use crate::core::Core;
+use crate::credentials::Connections;
 use crate::entities::ENTITIES;
 use crate::env::{Clock, Env, Forward};
 use crate::flow::{Courier, Purge};
@@ -229,6 +230,7 @@ impl Plugin for Auth {
             // Pages of these origins change data, so they must be able to read the responses.
             cx.allow_origins(allowed.iter().cloned(), cookies)?;
             *self.checked.lock() = Some((checked, env));
+            cx.set_credentials(Arc::new(Connections::new(Arc::clone(&self.core))))?;
             cx.set_actor_resolver(Arc::new(Resolver::new(Arc::clone(&self.core))))
         })
     }

@@ -113,8 +113,7 @@ impl ActorResolver for Resolver {
                 Resolution::Ready(Ok(Arc::clone(self.unrecognised(core, path))))
             }
             Credential::Header(token) => self.token(core, token, path, None),
-            Credential::Bearer(token) => match core.service(token).filter(|_| !token.contains('.'))
-            {
+            Credential::Bearer(token) => match core.program(token) {
                 Some(service) => Resolution::Ready(Ok(service)),
                 None => self.token(core, token, path, None),
             },

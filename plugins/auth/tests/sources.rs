@@ -1,5 +1,5 @@
-//! What no code of the plugin does: time and randomness have one door, each rule has one place, and
-//! nothing is written down that must not be seen.
+//! Rules about the source of the plugin: one module reads the time and randomness, each rule stands
+//! in one place, and secrets are never logged.
 
 #![allow(clippy::unwrap_used)] // in a test, stopping is the report
 
@@ -155,8 +155,7 @@ fn nothing_prints_by_itself() {
     }
 }
 
-/// The words by which a rule is made, and the files that may hold them: its own, and for some that
-/// of the guards.
+/// For each rule: the identifiers that implement it, and the files that may use them.
 const RULES: [(&str, &[&str]); 21] = [
     ("sessions.create(", &["flow/login.rs"]),
     ("sessions.delete(", &["flow/end.rs"]),

@@ -19,14 +19,13 @@ use line::Line;
 use times::{CONCEALED, OPEN, Pair, USERS, asked_about, known, register, without};
 
 const TRIES: usize = 200;
-/// How often a pair is measured before it counts as telling. What else a machine does makes one
-/// measurement wrong, now this way and now that; work that is done for one class only shows in each
-/// of them.
+/// The number of measurements of a pair that must all show a difference. Other load on the machine
+/// disturbs single measurements in both directions; work for one class only shows in each of them.
 const MEASUREMENTS: usize = 5;
 
 async fn start(folder: &std::path::Path, concealed: bool) -> linchpin::Running {
     let auth = asked_about(Auth::new(), concealed).configure(|config| {
-        // The least that is allowed: what is skipped still shows.
+        // The smallest allowed cost: a skipped hash is still measurable.
         config.auth.password.argon2 = Argon2Cost {
             m: 19_456,
             t: 2,
@@ -44,7 +43,8 @@ async fn start(folder: &std::path::Path, concealed: bool) -> linchpin::Running {
     App::new(config).plugin(auth).start().await.unwrap()
 }
 
-/// Asks, and asks again where it seems to tell; what was measured when it told each time.
+/// Measures a pair, and repeats the measurement if it shows a difference. Returns the measured
+/// times if every repetition showed one.
 fn tells(line: &mut Line, pair: &Pair) -> Option<String> {
     let mut seen = Vec::new();
     for measurement in 0..MEASUREMENTS {

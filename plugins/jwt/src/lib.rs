@@ -3,6 +3,7 @@
 //! The crate `linchpin` re-exports it (feature `jwt`, on by default).
 
 mod command;
+mod credentials;
 #[cfg(test)]
 mod tests;
 mod verifier;
@@ -15,7 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use self::verifier::Verifier;
 use linchpin_core::{Actor, BoxFuture, Code, Error, Result, Timestamp};
-use linchpin_server::http::RouteAuth;
+use linchpin_server::http::{Credentials, RouteAuth};
 use linchpin_server::{Command, MiddlewareCx, Plugin, PostCx, SigningSecret};
 
 /// Resolves the actor from `Authorization: Bearer <token>`: HS256 with the app's signing secret,
@@ -23,8 +24,8 @@ use linchpin_server::{Command, MiddlewareCx, Plugin, PostCx, SigningSecret};
 /// are taken over. Every other algorithm is refused, and so are headers that bring keys (`jwk`,
 /// `jku`, `x5u`, `x5c`) or extensions (`crit`).
 ///
-/// A token that cannot be used is 401 on every route, public ones included: a caller who sends one
-/// means to be known. It adds the command `token`, which mints one for trying out.
+/// An invalid token gets 401 on every route, including public ones, because the caller expects to
+/// be authenticated. The plugin adds the command `token`, which prints a token for trying out.
 #[derive(Debug, Default)]
 pub struct JwtAuth(());
 
@@ -115,8 +116,9 @@ impl Plugin for JwtAuth {
 
     fn setup_middleware<'a>(&'a self, cx: &'a mut MiddlewareCx) -> BoxFuture<'a, Result<()>> {
         Box::pin(async {
-            let verifier = Verifier::new(cx.signing_secrets(), Arc::clone(cx.clock()));
-            cx.set_actor_resolver(Arc::new(verifier))
+            let verifier = Arc::new(Verifier::new(cx.signing_secrets(), Arc::clone(cx.clock())));
+            cx.set_credentials(Arc::clone(&verifier) as Arc<dyn Credentials>)?;
+            cx.set_actor_resolver(verifier)
         })
     }
 
@@ -133,9 +135,8 @@ impl Plugin for JwtAuth {
     }
 }
 
-/// The cryptography of tokens, installed by name: when another crate of the build switches on a
-/// second backend, choosing by feature would panic at first use. Whoever installed one first keeps
-/// it.
+/// Installs the cryptography of tokens explicitly. If another crate enabled a second backend, the
+/// choice by feature would panic at the first use. If a backend is installed already, it is kept.
 fn install_crypto() {
     let _ = jsonwebtoken::crypto::aws_lc::DEFAULT_PROVIDER.install_default();
 }

@@ -1,4 +1,4 @@
-//! What is taken for a token, and what is not.
+//! Valid and invalid tokens.
 
 use std::sync::Arc;
 
@@ -235,8 +235,8 @@ fn a_cached_token_expires() {
     assert!(verifier.actor(&token).is_ok());
     now.store(NOW + 10 + LEEWAY, std::sync::atomic::Ordering::SeqCst);
     assert!(verifier.actor(&token).is_err());
-    // A clock that is set back makes it no better, nor one of the same time that was not seen
-    // before.
+    // If the clock is set back, the token stays expired, and so does another token of the same time
+    // that was not seen before.
     now.store(NOW, std::sync::atomic::Ordering::SeqCst);
     assert!(verifier.actor(&token).is_err());
     assert!(
@@ -249,4 +249,48 @@ fn a_cached_token_expires() {
             .actor(&hs256(serde_json::json!({"sub": "bob", "exp": NOW + 100})))
             .is_ok()
     );
+}
+
+#[tokio::test]
+async fn a_connection_checks_its_token_and_learns_when_it_expires() {
+    use linchpin_server::axum::http::{HeaderMap, HeaderValue};
+    use linchpin_server::http::{CredentialPlace, CredentialUse, Credentials};
+
+    let verifier = verifier();
+    let token = hs256(serde_json::json!({"sub": "alice", "exp": NOW + 60, "tenant": "t"}));
+    let found = verifier.of_token(&token).await.expect("an answer");
+    let found = found.expect("a good token");
+    assert_eq!(found.actor.id.as_deref(), Some("alice"));
+    assert_eq!(
+        found.expires_at,
+        Some(Timestamp::from_millis((NOW + 60) * 1000))
+    );
+    let again = verifier.again(&found, CredentialUse::Check).await;
+    assert!(
+        again
+            .expect("an answer")
+            .is_some_and(|again| again.is_of_same_caller(&found))
+    );
+
+    let headers = |values: &[&str]| {
+        let mut headers = HeaderMap::new();
+        for value in values {
+            headers.append(AUTHORIZATION, HeaderValue::from_str(value).expect("text"));
+        }
+        headers
+    };
+    let good = format!("Bearer {token}");
+    for (sent, place, is_good) in [
+        (vec![], None, false),
+        (vec![&*good], Some(CredentialPlace::Header), true),
+        (vec![&*good, &*good], Some(CredentialPlace::Header), false),
+        (vec!["Bearer x"], Some(CredentialPlace::Header), false),
+        (vec!["Basic x"], Some(CredentialPlace::Header), false),
+    ] {
+        let headers = headers(&sent);
+        assert_eq!(verifier.presented(&headers), place, "{sent:?}");
+        let found = verifier.of_headers(&headers).await.expect("an answer");
+        assert_eq!(found.is_some(), is_good, "{sent:?}");
+    }
+    assert!(verifier.of_token("").await.expect("an answer").is_none());
 }

@@ -1,9 +1,10 @@
-//! Who a request is by its token: verified once, kept, and held to the clock on every use.
+//! The actor of a token: verified once, cached, and compared with the clock on every use.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use jsonwebtoken::{Algorithm, DecodingKey, Header, Validation, decode};
+use linchpin_server::axum::http::HeaderMap;
 use linchpin_server::axum::http::header::AUTHORIZATION;
 use linchpin_server::axum::http::request::Parts;
 use quick_cache::{Weighter, sync::Cache};
@@ -16,19 +17,61 @@ use crate::{Claims, install_crypto};
 
 /// Bytes of verified tokens kept.
 const CACHED: u64 = 16 << 20;
-/// What a kept token costs besides its text, in bytes.
+/// The memory of a cached token besides its text, in bytes.
 const OVERHEAD: u64 = 512;
 /// How far the clocks of issuer and app may differ, in seconds.
 pub(super) const LEEWAY: i64 = 10;
-/// Longest token looked at, in bytes.
+/// The maximum length of a token, in bytes.
 pub(super) const LONGEST: usize = 8 * 1024;
 
 pub(super) struct Verified {
     actor: Arc<Actor>,
-    /// What it holds in memory, in bytes.
+    /// Its memory, in bytes.
     weight: u64,
     not_before: i64,
     expires: i64,
+}
+
+impl Verified {
+    pub(super) fn actor(&self) -> Arc<Actor> {
+        Arc::clone(&self.actor)
+    }
+
+    /// The second in which the token expires.
+    pub(super) fn expires(&self) -> i64 {
+        self.expires
+    }
+}
+
+/// The credential of a request.
+pub(super) enum Presented<'a> {
+    Nothing,
+    /// It is no token, for this reason.
+    Unusable(Error),
+    Token(&'a str),
+}
+
+/// The token in the headers of a request.
+pub(super) fn presented(headers: &HeaderMap) -> Presented<'_> {
+    let mut headers = headers.get_all(AUTHORIZATION).iter();
+    let Some(header) = headers.next() else {
+        return Presented::Nothing;
+    };
+    if headers.next().is_some() {
+        // Two identities are none.
+        return Presented::Unusable(refused());
+    }
+    let token = header.to_str().ok().and_then(|text| {
+        let (scheme, token) = text.split_once(' ')?;
+        scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
+    });
+    match token {
+        Some(token) => Presented::Token(token),
+        None => Presented::Unusable(Error::new(
+            Code::Unauthorized,
+            "The Authorization header must be `Bearer <token>`",
+        )),
+    }
 }
 
 /// Verifies tokens and remembers those it has verified.
@@ -40,8 +83,8 @@ pub(super) struct Verifier {
     /// good again.
     latest: AtomicI64,
     anonymous: Arc<Actor>,
-    /// Keyed by the whole token: another signature is another token. Only verified ones get in, so
-    /// that nobody without a secret can push others out.
+    /// The key is the whole token, because another signature is another token. Only verified tokens
+    /// are cached, so that a caller without the secret cannot evict others.
     pub(super) verified: Cache<Box<str>, Arc<Verified>, Weight>,
 }
 
@@ -79,6 +122,12 @@ impl Verifier {
     }
 
     pub(super) fn actor(&self, token: &str) -> Result<Arc<Actor>> {
+        self.verified(token).map(|verified| verified.actor())
+    }
+
+    /// # Errors
+    /// `unauthorized` if the token is not valid now.
+    pub(super) fn verified(&self, token: &str) -> Result<Arc<Verified>> {
         if token.len() > LONGEST {
             return Err(refused());
         }
@@ -103,7 +152,7 @@ impl Verifier {
         if now < verified.not_before.saturating_sub(LEEWAY) {
             return Err(refused());
         }
-        Ok(Arc::clone(&verified.actor))
+        Ok(verified)
     }
 
     fn verify(&self, token: &str) -> Result<Verified> {
@@ -114,8 +163,8 @@ impl Verifier {
                 .ok()
         };
         let Some(data) = self.keys.iter().find_map(read) else {
-            // For whoever reads the log: another folder's secret, a missing claim. The answer says
-            // nothing of it.
+            // For readers of the log: the secret of another app, or a missing claim. The response
+            // contains no reason.
             tracing::debug!(
                 error = why.map(tracing::field::display),
                 "a token was refused"
@@ -167,7 +216,7 @@ impl Verifier {
     }
 }
 
-/// About what a claim holds in memory, in bytes. Reading it has bounded its depth.
+/// The approximate memory of a claim, in bytes. The parser has limited its depth.
 fn weight(value: &serde_json::Value) -> u64 {
     use serde_json::Value;
     size_of::<Value>() as u64
@@ -182,7 +231,7 @@ fn weight(value: &serde_json::Value) -> u64 {
         }
 }
 
-/// A plain JWT: it brings no key of its own, and asks for nothing we would have to understand.
+/// Accepts a plain JWT only: no key in the header, and no critical extensions.
 fn acceptable(header: &Header) -> bool {
     header
         .typ
@@ -209,28 +258,10 @@ fn refused() -> Error {
 
 impl ActorResolver for Verifier {
     fn resolve(&self, parts: &Parts, _: Origin<'_>) -> Resolution {
-        let mut headers = parts.headers.get_all(AUTHORIZATION).iter();
-        let Some(header) = headers.next() else {
-            return Resolution::Ready(Ok(Arc::clone(&self.anonymous)));
-        };
-        if headers.next().is_some() {
-            // Two identities are none.
-            return Resolution::Ready(Err(refused()));
-        }
-        let token = header.to_str().ok().and_then(|text| {
-            let (scheme, token) = text.split_once(' ')?;
-            scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
-        });
-        let no_bearer = || {
-            Error::new(
-                Code::Unauthorized,
-                "The Authorization header must be `Bearer <token>`",
-            )
-        };
-        Resolution::Ready(
-            token
-                .ok_or_else(no_bearer)
-                .and_then(|token| self.actor(token)),
-        )
+        Resolution::Ready(match presented(&parts.headers) {
+            Presented::Nothing => Ok(Arc::clone(&self.anonymous)),
+            Presented::Unusable(error) => Err(error),
+            Presented::Token(token) => self.actor(token),
+        })
     }
 }

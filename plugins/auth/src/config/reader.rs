@@ -262,15 +262,18 @@ impl Written {
         let names: Vec<String> = self.asked.iter().map(|key| variable(key)).collect();
         for key in self.keys.keys() {
             let hint = nearest(key, self.asked.iter().map(String::as_str));
-            self.problems
-                .push(Problem::new(key, "unknown", format!("is no setting{hint}")));
+            self.problems.push(Problem::new(
+                key,
+                "unknown",
+                format!("is not a setting{hint}"),
+            ));
         }
         for name in self.variables.keys() {
             let hint = nearest(name, names.iter().map(String::as_str));
             self.problems.push(Problem::new(
                 name,
                 "unknown",
-                format!("is no setting{hint}"),
+                format!("is not a setting{hint}"),
             ));
         }
         self.problems
@@ -425,7 +428,7 @@ mod tests {
             let _ = (environment.text(key), file.text(key));
         }
         let meant =
-            |name: &str, meant: &str| format!("{name} is no setting; did you mean `{meant}`?");
+            |name: &str, meant: &str| format!("{name} is not a setting; did you mean `{meant}`?");
         assert_eq!(
             shown(environment.finish()),
             [
@@ -438,14 +441,14 @@ mod tests {
                     "LINCHPIN_AUTH_SESSION_IDLE_SECONDS"
                 ),
                 meant("LINCHPIN_AUTH_SIGNUP_OPNE", "LINCHPIN_AUTH_SIGNUP_OPEN"),
-                "LINCHPIN_SECURITY_NOWHERE is no setting".to_owned(),
+                "LINCHPIN_SECURITY_NOWHERE is not a setting".to_owned(),
             ]
         );
         assert_eq!(
             shown(file.finish()),
             [
                 meant("auth.idleSeconds", "auth.session.idleSeconds"),
-                "auth.nothing is no setting".to_owned(),
+                "auth.nothing is not a setting".to_owned(),
                 meant("auth.session.idleSecond", "auth.session.idleSeconds"),
             ]
         );

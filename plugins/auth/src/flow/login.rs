@@ -442,7 +442,7 @@ impl Core {
             amr: session.amr.clone(),
         };
         // The user or the hook ended the session meanwhile. An ended session gets no token; the
-        // response is that of any sign-in that was overtaken.
+        // response is that of any sign-in during a concurrent change.
         let over = || refuse(INVALID_CREDENTIALS);
         let Some(claims) = self.hooks.claims(&self.hook_cx(client), &input).await else {
             let there = self.hooks.are_none()

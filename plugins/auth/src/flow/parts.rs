@@ -109,7 +109,7 @@ impl Parts {
             protect: match (config.auth.resets(), config.auth.password.enabled) {
                 (true, _) => "reset your password now".to_owned(),
                 (false, true) => format!(
-                    "change your password now, or ask whoever runs {} for help",
+                    "change your password now, or contact the operator of {}",
                     config.auth.app_name
                 ),
                 (false, false) => {

@@ -320,7 +320,7 @@ impl Signing {
 }
 
 /// A verified token.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Verified {
     pub(crate) sub: String,
     pub(crate) sid: String,
@@ -331,6 +331,11 @@ pub(crate) struct Verified {
 }
 
 impl Verified {
+    /// The instant at which the token expires.
+    pub(crate) fn expires_at(&self) -> Timestamp {
+        Timestamp::from_millis(self.exp.saturating_mul(1000))
+    }
+
     /// Whether the token is valid at this time.
     pub(crate) fn is_current(&self, now: Timestamp) -> bool {
         let seconds = now.millis().div_euclid(1000);

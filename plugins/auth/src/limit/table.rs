@@ -223,12 +223,12 @@ mod tests {
         assert_eq!(Bucket::named("nothing"), None);
     }
 
-    /// Contract 8.4, and what 8.3 says of devices and of lockout; what a challenge bears stands in
-    /// `mfa.maxAttempts`.
+    /// The default numbers of the limits on devices, lockouts and requests. The limit of a
+    /// challenge is in `mfa.maxAttempts`.
     #[test]
-    fn the_numbers_are_those_of_the_contract() {
+    fn every_limit_has_its_documented_default() {
         use Counted::{All, Failures, FailuresInARow, FailuresThatAdd};
-        const CONTRACT: [(&str, Counted, u32, u32); 45] = [
+        const EXPECTED: [(&str, Counted, u32, u32); 45] = [
             ("register", All, 20, 3600),
             ("login", FailuresInARow, 10, 900),
             ("loginIp", Failures, 50, 900),
@@ -283,7 +283,7 @@ mod tests {
                 row.limit.window_seconds,
             )
         });
-        assert_eq!(rows.collect::<Vec<_>>(), CONTRACT);
+        assert_eq!(rows.collect::<Vec<_>>(), EXPECTED);
         assert_eq!(
             (
                 SENDS_PER_CHALLENGE,

@@ -135,7 +135,7 @@ async fn exactly_so_many_pass(bed: &Bed) {
         (refused.code().status(), refused.retry_after_seconds()),
         (429, Some(900))
     );
-    // Somebody else is not concerned.
+    // Another caller is not affected.
     assert!(
         passes(
             &limiter,
@@ -298,7 +298,7 @@ async fn identifiers_are_counted_once_each(bed: &Bed) {
             .is_ok()
     );
     bed.clock.advance(Duration::from_mins(15));
-    // One who knows the password makes room for the next.
+    // A call that refunds its count makes room for the next.
     for n in 20..34 {
         drop(
             limiter
@@ -348,8 +348,8 @@ async fn fifty_identifiers_at_once(bed: &Bed) {
     };
     assert_eq!(try_all(50, SPREAD).await.len(), 15);
 
-    // Twenty-five of them, twice each. Whoever passes once passes again, and what two have taken
-    // for one is free in the end.
+    // Twenty-five callers, twice each. A caller who is admitted once is admitted again, and
+    // duplicate counts are refunded in the end.
     let elsewhere = Hit {
         of: &["192.0.2.2"],
         ..SPREAD

@@ -48,27 +48,27 @@ kinds! {
     /// Verifies an address that will replace another one.
     VerifyNewEmail "verify_new_email" ["link"]
         "Confirm your new email address"
-        "Please confirm that this is your new address at {{app}}:\n\n{{link}}\n\nUntil then the old one stays in use. If you did not ask for this, ignore this message.";
+        "Please confirm that this is your new address at {{app}}:\n\n{{link}}\n\nUntil then the old address stays in use. If you did not ask for this, ignore this message.";
     /// Sets a new password.
     PasswordReset "password_reset" ["link"]
         "Reset your password"
-        "Somebody, hopefully you, asked for a new password at {{app}}. You can set one here:\n\n{{link}}\n\nIf it was not you, ignore this message; your password stays as it is.";
+        "Someone asked to reset the password of your account at {{app}}. You can set a new password here:\n\n{{link}}\n\nIf it was not you, ignore this message; your password does not change.";
     /// Signs in.
     MagicLink "magic_link" ["link"]
         "Your sign-in link"
-        "Here you sign in to {{app}}:\n\n{{link}}\n\nThe link works once. If you did not ask for it, ignore this message.";
+        "Use this link to sign in to {{app}}:\n\n{{link}}\n\nThe link works once. If you did not ask for it, ignore this message.";
     /// A code for a second factor or for a proof of identity.
     EmailOtp "email_otp" ["code"]
         "Your code"
-        "Your code for {{app}} is:\n\n{{code}}\n\nNobody from {{app}} will ever ask you for it. If you did not expect it, somebody may know your password: change it.";
+        "Your code for {{app}} is:\n\n{{code}}\n\nNobody from {{app}} will ever ask you for it. If you did not ask for this code, someone may know your password: change it.";
     /// Cancels the deletion of an account.
     CancelDeletion "cancel_deletion" ["link" "at"]
         "Your account will be deleted"
-        "Your account at {{app}} will be deleted on {{at}}. You can keep it:\n\n{{link}}";
+        "Your account at {{app}} will be deleted on {{at}}. To keep your account, open this link:\n\n{{link}}";
     /// Someone tried to sign up with the address of an existing account.
     ExistingAccount "existing_account" []
         "You already have an account"
-        "Somebody, perhaps you, tried to sign up at {{app}} with this address. It has an account already: sign in to that one.\n\nIf it was not you, there is nothing to do.";
+        "Someone tried to sign up at {{app}} with this address. You already have an account with this address: sign in to it.\n\nIf it was not you, ignore this message.";
     /// The password was changed in a session.
     PasswordChanged "password_changed" ["at" "ip" "protect"]
         "Your password was changed"
@@ -80,11 +80,11 @@ kinds! {
     /// For the former address: the address was changed, with a link that undoes it.
     EmailChanged "email_changed" ["link" "at"]
         "Your email address was changed"
-        "On {{at}} a new email address was asked for or set for your account at {{app}}.\n\nIf it was not you, take it back within seven days:\n\n{{link}}";
+        "On {{at}}, the email address of your account at {{app}} was changed, or a change was requested.\n\nIf it was not you, undo the change within seven days:\n\n{{link}}";
     /// For an address from which the owner has moved the account back.
     EmailRestored "email_restored" ["at" "ip"]
         "Your email address was changed back"
-        "On {{at}} the former email address of your account at {{app}} was put back, from {{ip}}, by the link that was mailed to it. Everybody was signed out, and this address is no longer in use.\n\nIf you did not expect this, ask whoever runs {{app}} for help.";
+        "On {{at}}, the former email address of your account at {{app}} was restored from {{ip}}, with the link that was mailed to it. All sessions were ended, and this address is no longer in use.\n\nIf you did not expect this, contact the operator of {{app}}.";
     /// A second factor was set up.
     MfaEnabled "mfa_enabled" ["method" "at" "ip" "protect"]
         "A second factor was added"
@@ -96,15 +96,15 @@ kinds! {
     /// A recovery code was used.
     RecoveryCodeUsed "recovery_code_used" ["left" "at" "ip" "protect"]
         "A recovery code was used"
-        "A recovery code of your account at {{app}} was used on {{at}} from {{ip}}. You have {{left}} left.\n\nIf it was not you, {{protect}}, and make new recovery codes.";
+        "A recovery code of your account at {{app}} was used on {{at}} from {{ip}}. You have {{left}} left.\n\nIf it was not you, {{protect}}, and create new recovery codes.";
     /// New recovery codes were created.
     RecoveryCodesRegenerated "recovery_codes_regenerated" ["at" "ip" "protect"]
         "You have new recovery codes"
-        "New recovery codes were made for your account at {{app}} on {{at}} from {{ip}}. The old ones no longer work.\n\nIf it was not you, {{protect}}.";
+        "New recovery codes were created for your account at {{app}} on {{at}} from {{ip}}. The old ones no longer work.\n\nIf it was not you, {{protect}}.";
     /// Recovery codes were ended because their key is removed.
     RecoveryCodesEnded "recovery_codes_ended" ["at"]
         "Your recovery codes no longer work"
-        "On {{at}}, {{app}} removed a former key, and unused recovery codes of your account stopped working with it. Sign in and make new ones.";
+        "On {{at}}, {{app}} removed an old encryption key. The unused recovery codes of your account depended on it and no longer work. Sign in and create new ones.";
     /// A passkey was added.
     PasskeyAdded "passkey_added" ["name" "at" "ip" "protect"]
         "A passkey was added"
@@ -124,27 +124,27 @@ kinds! {
     /// A sign-in from a new device.
     NewDeviceLogin "new_device_login" ["at" "ip" "device" "protect"]
         "A new device signed in"
-        "Somebody signed in to your account at {{app}} on {{at}} from {{ip}}, with {{device}}.\n\nIf it was not you, {{protect}}.";
+        "Someone signed in to your account at {{app}} on {{at}} from {{ip}}, with {{device}}.\n\nIf it was not you, {{protect}}.";
     /// Many wrong passwords.
     PasswordUnderAttack "password_under_attack" ["at" "protect"]
-        "Somebody is guessing your password"
-        "Since {{at}} there have been so many wrong passwords for your account at {{app}} that it is refused on devices you have not used before. To end this, {{protect}}, or sign in another way.";
+        "Someone is guessing your password"
+        "Since {{at}}, someone has entered many wrong passwords for your account at {{app}}. Your password is now refused on devices that you have not used before. To lift this, {{protect}}, or sign in another way.";
     /// Many wrong second factors after a correct password.
     MfaUnderAttack "mfa_under_attack" ["at" "ip" "protect"]
-        "Somebody has your password"
-        "On {{at}}, somebody at {{ip}} gave the right password of your account at {{app}} and many wrong codes.\n\nIf it was not you, {{protect}}.";
+        "Someone knows your password"
+        "On {{at}}, someone at {{ip}} entered the correct password of your account at {{app}} and many wrong codes.\n\nIf it was not you, {{protect}}.";
     /// A refresh token was used twice.
     RefreshReused "refresh_reused" ["at" "ip"]
         "A session was ended for your safety"
-        "On {{at}}, a session of your account at {{app}} was continued from {{ip}} in a way that suggests a copy. It has been ended; please sign in again.";
+        "On {{at}}, a session of your account at {{app}} was renewed from {{ip}} with a token that had already been used. The token may have been stolen, so the session was ended. Please sign in again.";
     /// The deletion of the account was scheduled.
     DeletionScheduled "deletion_scheduled" ["due" "at" "ip"]
         "Your account will be deleted"
-        "The deletion of your account at {{app}} was asked for on {{at}} from {{ip}}. It will happen on {{due}}. Until then, sign in to keep the account.";
+        "The deletion of your account at {{app}} was requested on {{at}} from {{ip}}. The account will be deleted on {{due}}. To keep it, sign in before then.";
     /// The deletion of the account was cancelled.
     DeletionCancelled "deletion_cancelled" ["at"]
-        "Your account stays"
-        "The deletion of your account at {{app}} was called off on {{at}}.";
+        "Your account will not be deleted"
+        "The deletion of your account at {{app}} was cancelled on {{at}}.";
     /// The account was deleted.
     AccountDeleted "account_deleted" ["at"]
         "Your account was deleted"

@@ -2,13 +2,14 @@
 //!
 //! A change of a user drops the user's cached sessions in this process before the response. Each
 //! user has a counter in a fixed set, and a change increments it. A cache entry contains the
-//! counter from before its read, so a read that was overtaken by a change is not used.
+//! counter from before its read, so a read during which the record changed is not used.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
+use linchpin::http::CredentialFeed;
 use linchpin::{Actor, ActorKind, Attached, Cx, Result, Timestamp};
 use parking_lot::Mutex;
 use quick_cache::sync::Cache;
@@ -33,8 +34,8 @@ const LOCKS: usize = 1024;
 const TOUCH: i64 = 60_000;
 
 /// The cached result of a token.
-struct Remembered {
-    actor: Arc<Actor>,
+pub(crate) struct Remembered {
+    pub(crate) actor: Arc<Actor>,
     token: Verified,
     user: usize,
     /// The counter of the user at the read.
@@ -43,6 +44,23 @@ struct Remembered {
     expires_at: Timestamp,
     handle: String,
     last_active: AtomicI64,
+}
+
+impl Remembered {
+    /// The instant at which the token or its session expires.
+    pub(crate) fn expires_at(&self) -> Timestamp {
+        self.token.expires_at().min(self.expires_at)
+    }
+}
+
+/// The session of an earlier result.
+pub(crate) enum Again {
+    /// Nothing has changed.
+    Same,
+    /// The session stands; this is the result of now.
+    Now(Arc<Remembered>),
+    /// The session has ended.
+    Ended,
 }
 
 /// Checks tokens and sessions.
@@ -67,6 +85,8 @@ pub(crate) struct Checks {
     tenants: Tenants,
     /// The channel to the bus, if there is one.
     others: Option<mpsc::Sender<String>>,
+    /// Informs connections that live longer than a request.
+    pub(crate) changes: CredentialFeed,
 }
 
 impl Checks {
@@ -99,6 +119,7 @@ impl Checks {
             touching: Mutex::default(),
             tenants,
             others,
+            changes: CredentialFeed::new(),
         })
     }
 
@@ -119,24 +140,33 @@ impl Checks {
     /// The same for a change in another process.
     pub(crate) fn heard(&self, user: &str) {
         self.numbers[self.place(user)].fetch_add(1, Ordering::SeqCst);
+        // After the counter: a subscriber that checks at once reads the change.
+        self.changes.user_changed(user);
     }
 
     /// The actor of a cached token.
     pub(crate) fn known(self: &Arc<Self>, token: &str) -> Option<Arc<Actor>> {
+        Some(Arc::clone(&self.cached(token)?.actor))
+    }
+
+    /// The cached result of a token.
+    pub(crate) fn cached(self: &Arc<Self>, token: &str) -> Option<Arc<Remembered>> {
         let found = self.remembered.get(token)?;
         let now = self.env.clock.now();
-        let age = now.millis() - found.read_at.millis();
-        let fresh = (0..self.fresh_for).contains(&age)
-            && self.numbers[found.user].load(Ordering::SeqCst) == found.number;
-        if !fresh
-            || now >= found.expires_at
-            || !found.token.is_current(now)
-            || self.is_idle(found.last_active.load(Ordering::Relaxed), now)
-        {
+        if !found.token.is_current(now) || !self.is_fresh(&found, now) {
             return None;
         }
         self.touched(&found, now);
-        Some(Arc::clone(&found.actor))
+        Some(found)
+    }
+
+    /// Whether a result still says what the store says. The token may have expired.
+    fn is_fresh(&self, found: &Remembered, now: Timestamp) -> bool {
+        let age = now.millis() - found.read_at.millis();
+        (0..self.fresh_for).contains(&age)
+            && self.numbers[found.user].load(Ordering::SeqCst) == found.number
+            && now < found.expires_at
+            && !self.is_idle(found.last_active.load(Ordering::Relaxed), now)
     }
 
     fn is_idle(&self, last_active: i64, now: Timestamp) -> bool {
@@ -148,32 +178,63 @@ impl Checks {
     /// # Errors
     /// `unavailable` if the store cannot be read.
     pub(crate) async fn look(self: &Arc<Self>, token: &str) -> Result<Option<Arc<Actor>>> {
+        let found = self.find(token).await?;
+        Ok(found.map(|found| Arc::clone(&found.actor)))
+    }
+
+    /// Reads the result of a token from the store; `None` if the token is invalid.
+    ///
+    /// # Errors
+    /// `unavailable` if the store cannot be read.
+    pub(crate) async fn find(self: &Arc<Self>, token: &str) -> Result<Option<Arc<Remembered>>> {
         let Some(verified) = self.signing.verify(token, self.env.clock.now()) else {
             return Ok(None);
         };
         if self.fresh_for == 0 {
-            return Ok(self
-                .read(verified)
-                .await?
-                .map(|found| Arc::clone(&found.actor)));
+            return self.read(verified, true).await;
         }
         // Concurrent requests with one token share one read.
         let _one = self.locks[self.keys.hash_one(token) as usize % LOCKS]
             .lock()
             .await;
-        if let Some(actor) = self.known(token) {
-            return Ok(Some(actor));
+        if let Some(found) = self.cached(token) {
+            return Ok(Some(found));
         }
-        let Some(found) = self.read(verified).await? else {
+        let Some(found) = self.read(verified, true).await? else {
             self.remembered.remove(token);
             return Ok(None);
         };
-        let actor = Arc::clone(&found.actor);
-        self.remembered.insert(token.into(), found);
-        Ok(Some(actor))
+        self.remembered.insert(token.into(), Arc::clone(&found));
+        Ok(Some(found))
     }
 
-    async fn read(self: &Arc<Self>, token: Verified) -> Result<Option<Arc<Remembered>>> {
+    /// Checks the session of an earlier result again; `None` if it has ended. The token may have
+    /// expired meanwhile. `active` says that the check counts as activity.
+    ///
+    /// # Errors
+    /// `unavailable` if the store cannot be read.
+    pub(crate) async fn again(
+        self: &Arc<Self>,
+        earlier: &Remembered,
+        active: bool,
+    ) -> Result<Again> {
+        let now = self.env.clock.now();
+        if self.is_fresh(earlier, now) {
+            if active {
+                self.touched(earlier, now);
+            }
+            return Ok(Again::Same);
+        }
+        let found = self.read(earlier.token.clone(), active).await?;
+        Ok(found.map_or(Again::Ended, Again::Now))
+    }
+
+    /// Reads the session of a token. `active` says that this counts as activity.
+    async fn read(
+        self: &Arc<Self>,
+        token: Verified,
+        active: bool,
+    ) -> Result<Option<Arc<Remembered>>> {
         let user = self.place(&token.sub);
         let number = self.numbers[user].load(Ordering::SeqCst);
         let now = self.env.clock.now();
@@ -213,7 +274,9 @@ impl Checks {
             handle,
             last_active: AtomicI64::new(last_active),
         });
-        self.touched(&found, now);
+        if active {
+            self.touched(&found, now);
+        }
         Ok(Some(found))
     }
 

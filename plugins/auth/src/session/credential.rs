@@ -61,6 +61,11 @@ fn bearer(headers: &HeaderMap) -> Once<'_> {
     }
 }
 
+/// Whether a header other than `Cookie` has a credential, usable or not.
+pub(crate) fn in_headers(headers: &HeaderMap) -> bool {
+    once(headers, &USER_TOKEN) != Once::Absent || bearer(headers) != Once::Absent
+}
+
 /// All tokens in headers. Signing out ends the sessions of all of them.
 pub(crate) fn of_headers(headers: &HeaderMap) -> impl Iterator<Item = &str> {
     [once(headers, &USER_TOKEN), bearer(headers)]

@@ -28,7 +28,7 @@ cases!(
     forwarded_addresses_are_trusted_from_proxies_only
 );
 
-/// An account is made, and its token is good.
+/// A registration creates an account, and its token works.
 async fn registration_creates_an_account_and_a_session(store: Store) {
     let app = store.app().await;
     let reply = app
@@ -68,7 +68,7 @@ async fn registration_creates_an_account_and_a_session(store: Store) {
     );
 }
 
-/// One address is one account, however it is spelled; dots and tags are significant.
+/// An address belongs to one account, in every spelling; dots and tags are significant.
 async fn one_address_is_one_account_however_it_is_spelled(store: Store) {
     let app = store.app().await;
     app.register("ada@example.test").await;
@@ -90,7 +90,7 @@ async fn one_address_is_one_account_however_it_is_spelled(store: Store) {
     app.register("ab+x@gmail.com").await;
 }
 
-/// All that is wrong is told.
+/// All problems are reported.
 async fn registration_reports_all_problems(store: Store) {
     let app = store.app().await;
     let empty = app.post("/auth/register", json!({})).await;
@@ -121,7 +121,7 @@ async fn registration_reports_all_problems(store: Store) {
     both.problem("min_length", "password");
 }
 
-/// Nothing about a user is taken from the client.
+/// The client cannot set server fields of a user.
 async fn registration_refuses_server_fields(store: Store) {
     let app = store.app().await;
     for (member, value) in [
@@ -144,7 +144,7 @@ async fn registration_refuses_server_fields(store: Store) {
     .refused(401, "invalid_credentials");
 }
 
-/// Common passwords are refused; composition does not matter.
+/// Common passwords are refused; there are no rules about kinds of characters.
 async fn common_and_personal_passwords_are_refused(store: Store) {
     let app = store.app().await;
     for password in ["password123", "ada.lovelace1"] {
@@ -166,7 +166,7 @@ async fn common_and_personal_passwords_are_refused(store: Store) {
     assert_eq!(reply.status, 201, "{reply:?}");
 }
 
-/// Bodies are JSON, declared as such, of some size.
+/// Bodies must be JSON with that content type, and of limited size.
 async fn bodies_need_the_json_content_type_and_a_limited_size(store: Store) {
     let app = store.app().await;
     let good = json!({ "email": "ada@example.test", "password": GOOD }).to_string();
@@ -263,7 +263,8 @@ async fn unknown_accounts_and_wrong_passwords_look_the_same(store: Store) {
     assert_eq!(shown(&wrong), shown(&unknown));
 }
 
-/// A token is taken from three places; nothing, garbage and what has expired are 401.
+/// A token is accepted in three places; without a token, with an invalid or an expired one the
+/// response is 401.
 async fn a_token_is_accepted_from_three_places(store: Store) {
     let app = store.app().await;
     let ada = app.register("ada@example.test").await;
@@ -307,8 +308,8 @@ async fn a_token_is_accepted_from_three_places(store: Store) {
     assert_eq!(expired.header("www-authenticate"), "Bearer");
 }
 
-/// Anybody may read a public route, and who comes with what cannot be used is told so; but not
-/// where one gets another.
+/// Anyone may read a public route. A caller with an invalid credential is told so, except on routes
+/// that return a new one.
 async fn a_public_route_tells_of_a_credential_that_cannot_be_used(store: Store) {
     let app = store.app().await;
     let ada = app.register("ada@example.test").await;
@@ -364,7 +365,7 @@ async fn a_public_route_tells_of_a_credential_that_cannot_be_used(store: Store) 
     );
 }
 
-/// The first credential that is there counts, good or bad.
+/// The first credential that is present counts, valid or not.
 async fn the_first_credential_of_a_request_counts(store: Store) {
     let app = store.app().await;
     let (a, b) = (
@@ -399,7 +400,7 @@ async fn the_first_credential_of_a_request_counts(store: Store) {
     .refused(401, "unauthorized");
 }
 
-/// A logout ends what it is given, and minds nothing else.
+/// A logout ends the given session and ignores everything else.
 async fn logout_ends_the_given_session(store: Store) {
     let app = store.app().await;
     app.register("ada@example.test").await;
@@ -491,7 +492,7 @@ async fn an_expired_token_still_logs_out(store: Store) {
         .refused(401, "refresh_invalid");
 }
 
-/// A profile is its owner's to change, and nothing else is.
+/// The owner can change the profile and nothing else.
 async fn a_profile_is_changed_by_its_owner(store: Store) {
     let app = store.app().await;
     let ada = app.register("ada@example.test").await;
@@ -544,7 +545,7 @@ async fn a_profile_is_changed_by_its_owner(store: Store) {
     assert_eq!(app.me(&ada.token).await.json()["roles"], json!(["member"]));
 }
 
-/// Two spellings of one text are one password; spaces are part of it.
+/// Two Unicode spellings of a text are the same password; spaces are significant.
 async fn passwords_are_normalised_and_keep_spaces(store: Store) {
     let app = store.app().await;
     let register = json!({ "email": "ada@example.test", "password": " pa\u{308}ssword of ada" });
@@ -562,7 +563,7 @@ async fn passwords_are_normalised_and_keep_spaces(store: Store) {
         .refused(401, "invalid_credentials");
 }
 
-/// Accounts may be known by user names.
+/// Accounts may be identified by user names.
 async fn accounts_may_have_user_names(store: Store) {
     let app = store
         .app_with(|auth| auth.primary_field(PrimaryField::Username))
@@ -602,7 +603,7 @@ async fn accounts_may_have_user_names(store: Store) {
     assert_eq!(taken.json()["details"][0]["path"], "username");
 }
 
-/// Without passwords there is nothing to register or log in with.
+/// Without passwords, the routes for registration and login do not exist.
 async fn disabled_passwords_remove_their_routes(store: Store) {
     let app = store
         .app_with(|auth| auth.configure(|config| config.auth.password.enabled = false))
@@ -617,7 +618,8 @@ async fn disabled_passwords_remove_their_routes(store: Store) {
     }
 }
 
-/// Ten wrong passwords, known or not, however the address is spelled; then nothing for a while.
+/// Ten wrong passwords, for a known or unknown account and in every spelling; then attempts are
+/// refused for a while.
 async fn wrong_passwords_are_limited_alike_for_unknown_accounts(store: Store) {
     let app = store.app().await;
     app.register("ada@example.test").await;
@@ -659,7 +661,7 @@ async fn wrong_passwords_are_limited_alike_for_unknown_accounts(store: Store) {
     );
 }
 
-/// Proxies are believed as far as they are trusted.
+/// Forwarded addresses are used only as far as the proxies are trusted.
 async fn forwarded_addresses_are_trusted_from_proxies_only(store: Store) {
     let address = async |app: &crate::server::Server, email: &str| {
         let body = json!({ "email": email, "password": GOOD }).to_string();

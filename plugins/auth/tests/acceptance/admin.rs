@@ -36,7 +36,7 @@ async fn send(
         .await
 }
 
-/// All items of pages of two.
+/// All items, read in pages of two.
 async fn pages(app: &Server, who: &SignedIn, path: &str) -> Vec<Json> {
     let (mut all, mut cursor) = (Vec::new(), String::new());
     let begun = if path.contains('?') { '&' } else { '?' };
@@ -123,7 +123,7 @@ async fn a_suspension_by_route_ends_sessions(store: Store) {
     );
     assert_eq!(login(GOOD).await.status, 200);
     app.me(&ada.token).await.refused(401, "unauthorized");
-    // Nobody locks themselves out, and a reason is no essay; one needs none.
+    // Administrators cannot suspend themselves. A reason is optional and has a maximum length.
     send(
         &app,
         &root,
@@ -151,7 +151,7 @@ async fn a_suspension_by_route_ends_sessions(store: Store) {
     assert_eq!(send(&app, &root, "POST", &path, None).await.status, 200);
 }
 
-/// The last administrator stays one, whoever asks; without one nobody could make another.
+/// The last administrator keeps the role, because nobody else could assign it again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_last_administrator_stays_one() {
     let app = Store::memory().app_with(administered).await;
@@ -181,14 +181,14 @@ async fn the_last_administrator_stays_one() {
         app.get(&root.token, "/__test/protected/admin").await.status,
         200
     );
-    // Who cannot sign in is no other administrator.
+    // A suspended account does not count as another administrator.
     assert_eq!(put(&root, &ada, json!(["admin"])).await.status, 200);
     app.change(&ada.id, json!({ "suspended": true })).await;
     put(&root, &root, json!([])).await.refused(409, "conflict");
     app.change(&ada.id, json!({ "suspended": false })).await;
     let ada = app.login("ada@x.test").await;
     app.prove(&ada).await;
-    // Of two who take it from each other at once, one has it in the end.
+    // Two administrators remove each other's role concurrently: one of them keeps it.
     let (one, other) =
         futures_util::future::join(put(&root, &ada, json!([])), put(&ada, &root, json!([]))).await;
     let statuses = [one.status, other.status];
@@ -206,8 +206,8 @@ async fn the_last_administrator_stays_one() {
     );
 }
 
-/// Nor does the last one leave, or two shut each other out at once; and one who has yet to prove an
-/// address is none.
+/// The last administrator cannot delete the account, and two cannot suspend each other
+/// concurrently. An account with an unverified address does not count.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_administrator_is_left_who_can_sign_in() {
     let post = Post::default();
@@ -249,7 +249,7 @@ async fn one_administrator_is_left_who_can_sign_in() {
     let suspends = async |by: &SignedIn, of: &SignedIn| {
         send(&app, by, "POST", &format!("/users/{}/suspend", of.id), None).await
     };
-    // Both may, and are about to.
+    // Both may start the deletion, and do.
     app.me(&root.token).await;
     let first = async { assert_eq!(suspends(&ada, &root).await.status, 200) };
     between
@@ -263,7 +263,7 @@ async fn one_administrator_is_left_who_can_sign_in() {
     app.send(&ada, "DELETE", "/auth/me", leaves.clone())
         .await
         .refused(409, "conflict");
-    // With another one there, anybody may.
+    // If there is another administrator, anyone may leave.
     admin("eve").await;
     assert_eq!(
         app.send(&ada, "DELETE", "/auth/me", leaves).await.status,
@@ -417,7 +417,7 @@ async fn every_event_is_audited(store: Store) {
         own.iter()
             .any(|row| row["ipAddress"] == "127.0.0.1" && row["outcome"] == "invalid_credentials")
     );
-    // One sees what happened to oneself, administrators see all.
+    // A user sees the events of their own account, administrators see all.
     let of_root = pages(&app, &root, "/auth/activity").await;
     assert!(
         of_root
@@ -517,7 +517,7 @@ async fn administration_is_for_administrators(store: Store) {
         200,
         "nothing of it happened"
     );
-    // The proof of an administrator ages; a login alone is none.
+    // The step-up of an administrator expires; a login alone is no step-up.
     app.advance(301).await;
     let again = app.login("root@x.test").await;
     for (method, path, body) in &routes {
@@ -529,7 +529,7 @@ async fn administration_is_for_administrators(store: Store) {
             .refused(403, "step_up_required");
     }
     app.stop().await;
-    // Without a role for it there are no such routes.
+    // Without a role for administrators, these routes do not exist.
     let app = store.app().await;
     let eve = app.admin("eve@x.test").await;
     for (method, path, body) in &routes {
@@ -655,7 +655,7 @@ async fn a_suspension_ends_what_was_mailed(store: Store) {
         200
     );
     let link = post.token("password_reset", 1).await;
-    // Nothing ends where nothing was shut.
+    // Unsuspending an account that is not suspended ends nothing.
     assert_eq!(
         send(
             &app,
@@ -692,7 +692,8 @@ async fn a_suspension_ends_what_was_mailed(store: Store) {
             .remove(0)
     };
     let since = shut().await["suspendedAt"].clone();
-    // Once more: it is shut since then, its owner knows, and another reason is another reason.
+    // Suspending it again: the date stays, the owner gets no second mail, and only the reason
+    // changes.
     app.advance(60).await;
     app.prove(&root).await;
     for reason in [json!({ "reason": "spam" }), json!({})] {
@@ -796,7 +797,7 @@ async fn code_makes_accounts(store: Store) {
         (&plain["roles"], &plain["verified"]),
         (&json!(["member"]), &json!(false))
     );
-    // Without a password there is none to guess.
+    // Without a password there is nothing to guess.
     app.post(
         "/auth/login",
         json!({ "email": "ada@x.test", "password": GOOD }),

@@ -1,4 +1,4 @@
-//! An authenticator of software, which also answers what no honest one would.
+//! A software authenticator, which can also return responses that no real authenticator returns.
 
 use aws_lc_rs::rand::SystemRandom;
 use aws_lc_rs::signature::{
@@ -31,28 +31,28 @@ enum Signer {
 pub struct Authenticator {
     signer: Signer,
     pub credential_id: Vec<u8>,
-    /// As the site gave it.
+    /// The handle that the site gave.
     user_handle: String,
-    /// Counts up with each use once it is not zero.
+    /// Grows with each use if it is not zero.
     pub count: u32,
     pub flags: u8,
 }
 
-/// The parts of an answer, which tests change.
+/// The parts of a response, which tests change.
 pub struct Draft {
     pub client_data: Json,
     pub site: String,
     pub flags: u8,
     pub count: u32,
     pub credential_id: Vec<u8>,
-    /// The id outside of what is signed.
+    /// The id outside of the signed data.
     pub outer_id: Vec<u8>,
     pub user_handle: Option<String>,
     pub key: Vec<u8>,
     pub format: &'static str,
-    /// CBOR.
+    /// The attestation statement in CBOR.
     pub statement: Vec<u8>,
-    /// Bytes behind the authenticator data.
+    /// Bytes after the authenticator data.
     pub more: Vec<u8>,
     pub spoil_signature: bool,
 }
@@ -197,7 +197,7 @@ impl Authenticator {
         self.register_otherwise(options, |_| {})
     }
 
-    /// The same, with something changed.
+    /// The same with a change.
     pub fn register_otherwise(&mut self, options: &Json, change: impl FnOnce(&mut Draft)) -> Json {
         self.user_handle = options["user"]["id"].as_str().unwrap().into();
         let mut draft = self.draft("webauthn.create", options, self.flags | ATTESTED);
@@ -205,7 +205,7 @@ impl Authenticator {
         let client_data = draft.client_data.to_string().into_bytes();
         let data = draft.data(true);
         let statement = match draft.statement.as_slice() {
-            // To sign for itself.
+            // Self attestation.
             [] => {
                 let mut out = Encoder::new(Vec::new());
                 let mut signature =
@@ -255,7 +255,7 @@ impl Authenticator {
         self.assert_otherwise(options, |_| {})
     }
 
-    /// The same, with something changed.
+    /// The same with a change.
     pub fn assert_otherwise(&mut self, options: &Json, change: impl FnOnce(&mut Draft)) -> Json {
         if self.count > 0 {
             self.count += 1;

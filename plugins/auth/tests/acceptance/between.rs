@@ -1,5 +1,5 @@
-//! What happens between two steps of a call: a store in which a call waits at a statement while
-//! something else is done, or is told that the statement failed.
+//! Actions between two steps of a call: a store that pauses a call at a statement while the test
+//! does something else, or that fails a statement.
 
 use std::pin::pin;
 use std::sync::{Arc, Mutex};
@@ -14,11 +14,12 @@ use tokio::time::timeout;
 use crate::around::{Around, Watch};
 use crate::server::{Server, Store};
 
-/// A statement of a call: the `nth` on records of an `entity` from when it is looked for.
+/// A statement of a call: the `nth` one on records of an `entity`, counted from the start of the
+/// watch.
 #[derive(Clone, Copy)]
 pub struct At {
     pub entity: &'static str,
-    /// Whether it is an insert; else it is any statement.
+    /// Whether it is an insert; otherwise it is any statement.
     pub insert: bool,
     pub nth: usize,
 }
@@ -47,7 +48,7 @@ enum Then {
     Fail,
 }
 
-/// Who stands between.
+/// The store that pauses calls.
 #[derive(Default)]
 pub struct Between {
     at: Mutex<Option<(At, Then)>>,
@@ -56,7 +57,7 @@ pub struct Between {
 }
 
 impl Between {
-    /// An app on a store that has one.
+    /// An app on such a store.
     pub async fn app(store: &Store, change: impl FnOnce(Auth) -> Auth) -> (Server, Arc<Self>) {
         let between = Arc::<Self>::default();
         (
@@ -67,8 +68,8 @@ impl Between {
         )
     }
 
-    /// Makes a call that waits before a statement of it, during which something else is done: the
-    /// call goes on once that is done, or waits itself for the call.
+    /// Pauses a call before one of its statements and runs `other` meanwhile. The call continues
+    /// when `other` ends, or when `other` waits for the call.
     pub async fn meanwhile<T>(
         &self,
         at: At,
@@ -92,21 +93,21 @@ impl Between {
         futures_util::future::join(call, between).await.0
     }
 
-    /// Lets a statement fail that is to come.
+    /// Makes a later statement fail.
     pub fn fail(&self, at: At) {
         *self.at.lock().unwrap() = Some((at, Then::Fail));
     }
 
-    /// Whether one that was to fail has.
+    /// Whether that statement has failed.
     pub fn has_failed(&self) -> bool {
         self.at.lock().unwrap().is_none()
     }
 
-    /// What is to become of a statement, if it is the one.
+    /// The action for a statement, if it is the expected one.
     fn reached(&self, statement: &Statement) -> Option<Then> {
         let mut at = self.at.lock().unwrap();
         let (looked_for, then) = at.as_mut()?;
-        // A job that looks what is due: no call does.
+        // A job that reads due records, which calls never do.
         let is_job = matches!(&statement.plan, Plan::Select { order, .. } if !order.is_empty());
         let is_it = statement.entity.name == looked_for.entity
             && (!looked_for.insert || matches!(&statement.plan, Plan::Insert));
@@ -160,7 +161,7 @@ impl Watch for Arc<Between> {
     }
 }
 
-/// A transaction in it.
+/// A transaction of such a store.
 struct Within {
     inner: Box<dyn Transaction>,
     between: Arc<Between>,

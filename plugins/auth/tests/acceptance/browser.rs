@@ -64,7 +64,7 @@ async fn cookie_requests_need_origin_and_csrf_token(store: Store) {
             .status,
         201
     );
-    // Reading proves nothing; and a client that has lost its token gets another one.
+    // A read needs no CSRF token, and a client without a token gets a new one.
     let cookies = format!("__Host-token={token}");
     let me = app
         .raw("GET", "/auth/me", &[("cookie", &cookies)], "")
@@ -72,7 +72,7 @@ async fn cookie_requests_need_origin_and_csrf_token(store: Store) {
     let fresh = me.cookie_value("csrf_token");
     assert!(me.status == 200 && fresh != csrf);
     assert_eq!(create(&fresh, Some(&fresh), ours).await.status, 201);
-    // A page of another origin signs nobody in, whatever cookies there are.
+    // A page of another origin cannot sign anyone in, with any cookies.
     let body = json!({ "email": "ada@example.test", "password": GOOD }).to_string();
     let login = async |headers: &[(&str, &str)]| {
         let all: Vec<_> = headers
@@ -95,7 +95,8 @@ async fn cookie_requests_need_origin_and_csrf_token(store: Store) {
     assert_eq!(login(&[]).await.status, 200);
 }
 
-/// One list says whose pages may send cookies, change something by them, and read what comes of it.
+/// One list contains the origins whose pages may send cookies, change data with them, and read the
+/// responses.
 async fn allowed_origins(store: Store) {
     const SPA: &str = "https://spa.test";
     let of = |transport| {
@@ -209,7 +210,7 @@ async fn the_actor_reaches_the_apps_own_routes(store: Store) {
         .await
         .refused(403, "forbidden");
     app.me(robot).await.refused(403, "forbidden");
-    // A user's token that comes with it goes before.
+    // A user's token in the same request has priority.
     let both = [
         (
             "authorization",
@@ -221,7 +222,7 @@ async fn the_actor_reaches_the_apps_own_routes(store: Store) {
         app.raw("GET", "/auth/me", &both, "").await.text("id"),
         ada.id
     );
-    // Nor does a cookie that is not looked at get anything: it may be somebody else's.
+    // A cookie that the app ignores has no effect: it may belong to someone else.
     let eve = app.register("eve@example.test").await;
     let cookie = format!("__Host-token={}", eve.token);
     let mixed = app
@@ -243,7 +244,7 @@ async fn the_actor_reaches_the_apps_own_routes(store: Store) {
     );
 }
 
-/// A guard by path stands before the policy of every route below it.
+/// A guard by path runs before the policy of every route below the path.
 async fn guards_by_path_run_before_the_policy(store: Store) {
     let app = store
         .guarded("/notes/{*rest}", linchpin::http::require_role(["member"]))
@@ -319,7 +320,7 @@ async fn bearer_routes_take_api_credentials(store: Store) {
     );
 }
 
-/// Policies that let nobody pass stop the start, with what they lack.
+/// A policy that no caller can pass is a start-up error, which names what is missing.
 async fn what_no_caller_could_pass(store: Store) {
     let config = Config::new()
         .signing_secret("a-signing-secret-of-32-characters-or-more")
@@ -403,7 +404,7 @@ async fn unverified_accounts_are_refused_by_the_guard(store: Store) {
         .await
         .refused(403, "step_up_required");
     let bearer = format!("Bearer {}", ada.token);
-    // Before the body is looked at.
+    // Refused before the body is read.
     let patch = app
         .raw(
             "PATCH",
@@ -430,7 +431,7 @@ async fn unverified_accounts_are_refused_by_the_guard(store: Store) {
     assert_eq!(app.get(&ada.token, &path).await.status, 200);
 }
 
-/// A transport carries a session in its own way, and in no other.
+/// Each transport accepts sessions in one way only.
 async fn transports(store: Store) {
     use linchpin_auth::Transport;
     let app = store

@@ -1,5 +1,4 @@
-//! A real browser without a window, driven by the protocol of its developer tools, with an
-//! authenticator that Chromium itself plays.
+//! A headless Chromium, driven by the DevTools protocol, with Chromium's virtual authenticator.
 
 use std::collections::VecDeque;
 use std::process::Stdio;
@@ -13,12 +12,12 @@ use tokio::process::{Child, Command};
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::{MaybeTlsStream, WebSocketStream};
 
-/// How long the browser may take for one step before the test gives up on it.
+/// The time limit for one step of the browser.
 const PATIENCE: Duration = Duration::from_mins(2);
-/// Names that Chromium goes by.
+/// The program names of Chromium.
 const NAMES: [&str; 3] = ["chromium", "chromium-browser", "google-chrome"];
 
-/// One page of a browser of its own.
+/// One page in a separate browser.
 pub struct Browser {
     process: Child,
     socket: WebSocketStream<MaybeTlsStream<TcpStream>>,
@@ -49,7 +48,7 @@ impl Browser {
             }
         });
         let address = address.await.expect("Chromium does not listen");
-        // What else it says must not fill the pipe.
+        // The rest of its output is discarded, so that the pipe never fills.
         tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
         let (socket, _) = tokio_tungstenite::connect_async(address).await.unwrap();
         let mut browser = Self {
@@ -134,8 +133,8 @@ impl Browser {
         }
     }
 
-    /// Waits until another page has come and is loaded. What was left behind may still tell of its
-    /// own end of loading: that is not it.
+    /// Waits until another page has loaded. The previous page may still send its load event, which
+    /// is ignored.
     async fn another(&mut self) {
         loop {
             let frame = self.event("Page.frameNavigated").await["frame"].take();
@@ -146,7 +145,7 @@ impl Browser {
         self.loaded().await;
     }
 
-    /// Waits until the page that is there is loaded.
+    /// Waits until the current page has loaded.
     async fn loaded(&mut self) {
         let started = std::time::Instant::now();
         while self.look("document.readyState").await != json!("complete") {
@@ -163,7 +162,7 @@ impl Browser {
         self.another().await;
     }
 
-    /// Runs an expression in the page, and awaits what it promises.
+    /// Runs an expression in the page and awaits its promise.
     pub async fn run(&mut self, expression: &str) -> Json {
         let params = json!({ "expression": expression, "awaitPromise": true, "returnByValue": true, "userGesture": true });
         let mut done = self.call("Runtime.evaluate", params).await;
@@ -175,7 +174,7 @@ impl Browser {
         done["result"]["value"].take()
     }
 
-    /// Reads something of the page; one that goes on to another by itself just then is read again.
+    /// Reads from the page. If the page is redirecting, it reads again.
     async fn look(&mut self, expression: &str) -> Json {
         let started = std::time::Instant::now();
         while started.elapsed() < PATIENCE {
@@ -198,7 +197,7 @@ impl Browser {
         panic!("{expression}: the page never stands still");
     }
 
-    /// Plugs in an authenticator.
+    /// Adds an authenticator.
     pub async fn plug_in(&mut self, verifies: bool) -> Json {
         let options = json!({
             "protocol": "ctap2", "ctap2Version": "ctap2_1", "transport": "internal", "hasResidentKey": true,
@@ -212,7 +211,7 @@ impl Browser {
             .take()
     }
 
-    /// What its credentials are.
+    /// The credentials of an authenticator.
     pub async fn credentials(&mut self, authenticator: &Json) -> Vec<Json> {
         let answer = self
             .call(
@@ -223,7 +222,7 @@ impl Browser {
         answer["credentials"].as_array().unwrap().clone()
     }
 
-    /// Puts credentials back as they were: what a copy of the authenticator would have.
+    /// Restores an earlier state of the credentials, as a copy of the authenticator would have it.
     pub async fn copy_back(&mut self, authenticator: &Json, credentials: &[Json]) {
         self.call(
             "WebAuthn.clearCredentials",
@@ -247,7 +246,7 @@ impl Browser {
             }
             None => json!({ "content-type": "application/json" }),
         };
-        // What a route without a body gets is none.
+        // A request without a body has no content type.
         let body = if body.is_null() {
             Json::Null
         } else {
@@ -261,7 +260,7 @@ impl Browser {
         .await
     }
 
-    /// `navigator.credentials.create()` with options as they came.
+    /// `navigator.credentials.create()` with the given options.
     pub async fn create(&mut self, options: &Json) -> Json {
         self.run(&format!(
             "navigator.credentials.create({{ publicKey: PublicKeyCredential.parseCreationOptionsFromJSON({options}) }})
@@ -270,7 +269,7 @@ impl Browser {
         .await
     }
 
-    /// `navigator.credentials.get()` with options as they came.
+    /// `navigator.credentials.get()` with the given options.
     pub async fn get(&mut self, options: &Json) -> Json {
         self.run(&format!(
             "navigator.credentials.get({{ publicKey: PublicKeyCredential.parseRequestOptionsFromJSON({options}) }})
@@ -279,8 +278,7 @@ impl Browser {
         .await
     }
 
-    /// Fills in the fields of a form and sends it as a person would, then waits for the page that
-    /// comes of it.
+    /// Fills in the fields of a form, submits it, and waits for the next page.
     pub async fn submit(&mut self, form: &str, fields: &[(&str, &str)]) {
         self.events.clear();
         let fields: serde_json::Map<String, Json> = fields
@@ -300,8 +298,7 @@ impl Browser {
         self.another().await;
     }
 
-    /// Follows a link to an issuer, and goes through its pages as this person until they lead back
-    /// to `origin`.
+    /// Follows a link to an issuer, and signs in there until it redirects back to `origin`.
     pub async fn follow(&mut self, link: &str, origin: &str, login: &str) {
         self.click(&format!("document.querySelector({})", json!(link)))
             .await;
@@ -322,14 +319,14 @@ impl Browser {
         panic!("the issuer's pages lead nowhere");
     }
 
-    /// Clicks, and waits for the page that comes of it.
+    /// Clicks, and waits for the next page.
     async fn click(&mut self, what: &str) {
         self.events.clear();
         self.run(&format!("{what}.click()")).await;
         self.another().await;
     }
 
-    /// Until the page is this one: some go on to the next by themselves.
+    /// Waits until the page has this path; some pages redirect.
     pub async fn arrive(&mut self, path: &str) {
         let started = std::time::Instant::now();
         while self.path().await != path {
@@ -352,7 +349,7 @@ impl Browser {
             .to_owned()
     }
 
-    /// What is seen of the page, as text.
+    /// The visible text of the page.
     pub async fn seen(&mut self) -> String {
         self.run("document.body.innerText")
             .await
@@ -361,7 +358,7 @@ impl Browser {
             .to_owned()
     }
 
-    /// Everything that a page did against its own policy, or that failed on it.
+    /// Every violation of the page's security policy, and every script error.
     pub async fn complaints(&mut self) -> Vec<String> {
         self.run("0").await;
         let told = |event: &Json| match event["method"].as_str() {
@@ -372,8 +369,8 @@ impl Browser {
         self.events.iter().filter_map(told).collect()
     }
 
-    /// Looks at the page on a large screen, on a phone and in the dark, and keeps what was seen for
-    /// people to look at.
+    /// Takes pictures of the page on a large screen, on a phone and in dark mode, for people to
+    /// look at.
     pub async fn picture(&mut self, name: &str) {
         use base64::Engine;
         let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("pages");

@@ -1,5 +1,5 @@
-//! What programs prove that send no more than a password with a change: after a sign-in or a second
-//! factor a moment ago.
+//! Proofs by clients that send at most a password with a change: after a recent sign-in or second
+//! factor.
 
 use linchpin_auth::Auth;
 use serde_json::{Value as Json, json};
@@ -31,7 +31,7 @@ async fn a_passkey_goes_after_a_sign_in(store: Store) {
         app.register_passkey(&ada.token, &mut Authenticator::p256())
             .await,
     ];
-    // No body at all, and none of a proof.
+    // Without a body, or with a body without a proof.
     app.advance(300).await;
     let gone = app.with(&ada.token, "DELETE", &path(&ids[0]), None).await;
     assert_eq!(
@@ -52,7 +52,7 @@ async fn a_passkey_goes_after_a_sign_in(store: Store) {
             .status,
         200
     );
-    // A sent password is checked, although none was needed.
+    // A password in the body is checked even if none is required.
     app.send(
         &again,
         "DELETE",
@@ -110,8 +110,8 @@ async fn a_password_beside_a_factor(store: Store) {
     delete(json!({ "password": "wrong" }))
         .await
         .refused(401, "invalid_credentials");
-    // It is none by itself: neither later, nor for another step-up, nor in a session that has
-    // proved no factor.
+    // The proof works for nothing else: not later, not for another step-up, and not in a session
+    // without a second factor.
     let again = json!({ "method": "password", "password": GOOD });
     app.send(&me, "POST", "/auth/step-up", again)
         .await
@@ -131,7 +131,7 @@ async fn a_password_beside_a_factor(store: Store) {
     delete(json!({ "password": GOOD }))
         .await
         .refused(403, "factor_not_allowed");
-    // A step-up makes it do, and a wrong one still counts.
+    // After a step-up it is sufficient. A wrong proof is still counted.
     let proof = json!({ "method": "totp", "code": code_at(&app, &ada.secret, 0) });
     let me = app
         .send(&me, "POST", "/auth/step-up", proof)
@@ -155,7 +155,7 @@ async fn a_password_beside_a_factor(store: Store) {
     );
 }
 
-/// It is for one of several ways to sign in, and for nothing else.
+/// It works only for removing one of several sign-in methods.
 async fn what_a_sign_in_does_not_do(store: Store) {
     let post = Post::default();
     let with = |auth: Auth| auth.configure(|config| config.auth.email_verification.enabled = true);
@@ -215,7 +215,7 @@ async fn parameters_of_providers_are_passed_over(store: Store) {
         reply.status == 303 && !reply.header("location").contains("evil"),
         "{reply:?}"
     );
-    // Whatever else is written is a mistake that is told.
+    // Other parameters are reported as mistakes.
     app.raw("GET", "/auth/peer?returnto=%2Fapp", &[], "")
         .await
         .refused(400, "unknown_parameter");

@@ -73,7 +73,7 @@ async fn concealed_registration_responds_alike(store: Store) {
     let existing = sign_up(&app, "ADA@x.test", OTHER).await;
     assert_eq!(seen(&new), seen(&existing), "byte for byte");
     assert_eq!(post.all("existing_account", 1).await[0].to, "ada@x.test");
-    // It signs in, and nothing else takes it.
+    // The token signs in, and works on no other route.
     app.post("/auth/verify-email", json!({ "token": token }))
         .await
         .refused(400, "invalid_token");
@@ -90,7 +90,7 @@ async fn concealed_registration_responds_alike(store: Store) {
     app.post("/auth/verify-and-login", json!({ "token": token }))
         .await
         .refused(400, "invalid_token");
-    // Once she has set one, sign-ups with another come to nothing.
+    // After she has set a password, sign-ups with another password have no effect.
     let me = done.signed_in();
     assert_eq!(
         app.with(
@@ -112,7 +112,7 @@ async fn concealed_registration_responds_alike(store: Store) {
     )
     .await
     .refused(401, "invalid_credentials");
-    // Many at once: one account, one link, and no other answer.
+    // Many concurrent sign-ups: one account, one link, and the same response.
     let many =
         futures_util::future::join_all((0..8).map(|_| sign_up(&app, "bob@x.test", GOOD))).await;
     assert!(
@@ -138,15 +138,15 @@ async fn concealed_registration_responds_alike(store: Store) {
             .status,
         200
     );
-    // They all brought the same password: it is that of the account.
+    // All of them had the same password, so it is the password of the account.
     app.login("bob@x.test").await;
 }
 
 const OTHER: &str = "amber-walrus-17-dune";
 
-/// Of two who sign up with an address before it is proved, neither is known to be its owner:
-/// whoever was first must not have a password that works once the owner follows the link, and
-/// believes theirs to be set.
+/// If two people sign up with an address before it is verified, neither is known to be its owner.
+/// The password of the first must not work after the owner follows the link, because the owner
+/// believes that their own password is set.
 async fn two_passwords_for_an_unproved_address_are_none(store: Store) {
     let post = Post::default();
     let few = linchpin_auth::Limit {
@@ -211,7 +211,7 @@ async fn two_passwords_for_an_unproved_address_are_none(store: Store) {
         .status,
         200
     );
-    // Also where somebody has seen to it that her mailbox gets no more mails.
+    // The same if someone has used up the mails to her mailbox.
     let moving = json!({ "email": "bob@x.test", "password": OTHER });
     assert_eq!(
         app.with(&me.token, "POST", "/auth/change-email", Some(moving))
@@ -222,7 +222,7 @@ async fn two_passwords_for_an_unproved_address_are_none(store: Store) {
     sign_up(&app, "bob@x.test", GOOD).await;
     let token = post.token("verify_email", 2).await;
     sign_up(&app, "bob@x.test", OTHER).await;
-    // The outbox works in order: the earlier request is done by then.
+    // The outbox runs in order, so the earlier request is done by then.
     sign_up(&app, "carol@x.test", GOOD).await;
     post.token("verify_email", 3).await;
     assert_eq!(post.count("existing_account"), 1);
@@ -235,8 +235,8 @@ async fn two_passwords_for_an_unproved_address_are_none(store: Store) {
     neither("bob@x.test").await;
 }
 
-/// A provider that somebody signed up by who never proved the address is no way in once its owner
-/// has.
+/// A provider that was linked before the address was verified is unlinked when the owner verifies
+/// it.
 async fn a_provider_of_an_unproved_sign_up_is_unlinked(store: Store) {
     let post = Post::default();
     let app = oauth::app_with(&store, |auth| concealed(auth, &post)).await;
@@ -261,7 +261,7 @@ async fn a_provider_of_an_unproved_sign_up_is_unlinked(store: Store) {
     );
 }
 
-/// A mailer that waits with what is for one address, and the rounds of the outbox with it.
+/// A mailer that delays mail to one address, and so the outbox.
 #[derive(Clone)]
 struct Slow {
     post: Post,
@@ -378,7 +378,7 @@ async fn a_late_concealed_sign_up_respects_a_proved_address(store: Store) {
     );
 }
 
-/// A database of before has the date of the last proof alone.
+/// An older database has only the date of the last verification.
 async fn an_account_with_an_old_proof_keeps_its_password(store: Store) {
     let Some(file) = store.file() else { return };
     let post = Post::default();

@@ -1,5 +1,5 @@
-//! Endings of everything an account had open, while something is being opened; and endings that
-//! others cannot cause.
+//! Sessions and links that end while others are being created, and endings that other people cannot
+//! cause.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -29,8 +29,7 @@ cases! {
 
 const NEW: &str = "amber-walrus-17-dune";
 
-/// Holds sign-ins, changes of a password, and deletions, between the look at the account and the
-/// effect, once it is shut.
+/// Pauses sign-ins, password changes and deletions between the read of the account and the effect.
 #[derive(Clone, Default)]
 pub struct Gate {
     shut: Arc<AtomicBool>,
@@ -70,7 +69,7 @@ impl AuthHooks for Gate {
 }
 
 impl Gate {
-    /// A call that is held at its hook, during which something else happens.
+    /// Runs something else while a call is paused at its hook.
     pub async fn held(
         &self,
         call: impl Future<Output = Reply>,
@@ -92,7 +91,7 @@ impl Gate {
         }
     }
 
-    /// A sign-in with the right password, during which something else happens.
+    /// Runs something else while a sign-in with the correct password is paused.
     async fn meanwhile(&self, app: &Server, other: impl Future<Output = ()>) -> Reply {
         self.held(
             app.post(
@@ -119,7 +118,7 @@ async fn a_sign_in_overtaken_by_a_second_factor(store: Store) {
     assert_eq!(sessions(&app, &ada.token).await, 1);
 }
 
-/// A session that its owner ends while a hook is asked has nothing done in its name any more.
+/// A call whose session ends while a hook runs has no effect.
 async fn what_a_session_asked_for_ends_with_it(store: Store) {
     let gate = Gate::default();
     let app = store.app_with(|auth| auth.hooks(gate.clone())).await;
@@ -155,7 +154,7 @@ async fn what_a_session_asked_for_ends_with_it(store: Store) {
     );
 }
 
-/// A password of another program, whose verifier takes as long as it is told.
+/// A password of another system, with a verifier that takes as long as the test says.
 #[derive(Clone, Default)]
 struct Slow {
     shut: Arc<AtomicBool>,
@@ -178,7 +177,7 @@ impl LegacyVerifier for Slow {
     }
 }
 
-/// The proof was right when it was tried; meanwhile its password is none any more.
+/// The proof was valid when it was checked; in the meantime the password was reset.
 async fn a_new_address_overtaken_by_a_reset(store: Store) {
     let (slow, post) = (Slow::default(), Post::default());
     let verifier = Arc::new(slow.clone());
@@ -187,7 +186,7 @@ async fn a_new_address_overtaken_by_a_reset(store: Store) {
             post.on(auth).configure(|config| {
                 config.auth.email_verification.enabled = true;
                 config.auth.password.legacy.push(verifier);
-                // Its hash stays as it is: signing in by a link does not try it.
+                // The hash is unchanged, because a sign-in by link does not check the password.
                 config.auth.magic_link.enabled = true;
             })
         })
@@ -239,8 +238,8 @@ async fn a_new_address_overtaken_by_a_reset(store: Store) {
     );
 }
 
-/// By what else somebody could sign in who never proved the mailbox goes with its first proof: here
-/// a passkey.
+/// The first verification of a mailbox removes other sign-in methods that were added before: here a
+/// passkey.
 async fn a_reset_that_proves_the_mailbox_begins_anew(store: Store) {
     let post = Post::default();
     let app = store

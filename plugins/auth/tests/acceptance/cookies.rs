@@ -13,7 +13,7 @@ cases! {
     one_store: of_a_domain, below_a_path, a_planted_session_is_nobodys;
 }
 
-/// What a browser keeps of a cookie beside its value, in order.
+/// The attributes of a cookie, in order.
 fn attributes(reply: &Reply, name: &str) -> Vec<String> {
     let set = reply
         .cookie(name)
@@ -36,7 +36,7 @@ async fn login(app: &Server) -> Reply {
     .await
 }
 
-/// Each cookie of a session, as it is set and as it is cleared.
+/// Checks each cookie of a session, when it is set and when it is cleared.
 async fn set_and_cleared(app: &Server, cookies: &[(&str, &[&str])]) -> SignedIn {
     app.register("ada@x.test").await;
     let set = login(app).await;
@@ -44,7 +44,7 @@ async fn set_and_cleared(app: &Server, cookies: &[(&str, &[&str])]) -> SignedIn 
     let out = app.with(&who.token, "POST", "/auth/logout", None).await;
     for (name, expected) in cookies {
         assert_eq!(attributes(&set, name), *expected, "{name}");
-        // The device stays.
+        // The device cookie is kept.
         if !name.ends_with("device") {
             assert_eq!(attributes(&out, name), *expected, "{name}");
             assert!(
@@ -119,7 +119,7 @@ async fn of_a_domain(store: Store) {
                 "csrf_token",
                 &["Domain=me.test", "Path=/", "SameSite=Lax", "Secure"],
             ),
-            // No sibling may set this.
+            // A sibling domain cannot set this cookie.
             (
                 "__Host-renews",
                 &["HttpOnly", "Path=/", "SameSite=Strict", "Secure"],
@@ -131,7 +131,7 @@ async fn of_a_domain(store: Store) {
     for name in ["__Host-token", "token", "__secure-token", "__Secure-Token"] {
         assert!(!reads(&app, name, &ada.token).await, "{name}");
     }
-    // Another host of it renews what this one gave.
+    // Another host of the domain renews the session.
     let set = login(&app).await;
     let (refresh, csrf) = (
         set.cookie_value("__Secure-refresh_token"),
@@ -193,8 +193,7 @@ async fn below_a_path(store: Store) {
     }
 }
 
-/// Whoever signs in gets a session of their own, whatever somebody has put into their browser
-/// before.
+/// A sign-in always creates a new session, whatever cookies were planted in the browser.
 async fn a_planted_session_is_nobodys(store: Store) {
     let post = Post::default();
     let app = crate::factor::app(&store, &post).await;
@@ -265,7 +264,7 @@ async fn a_planted_session_is_nobodys(store: Store) {
         assert!(!sessions.contains(&sid) && csrf != planted, "{path}");
         sessions.push(sid);
         assert_eq!(app.me(&token).await.text("email"), email, "{path}");
-        // The planted one is as it was, and of whom it was.
+        // The planted session is unchanged and still belongs to its owner.
         assert_eq!(app.me(&eve.token).await.json(), hers, "{path}");
         let list = app.get(&eve.token, "/auth/sessions").await.json();
         assert_eq!(
@@ -273,8 +272,8 @@ async fn a_planted_session_is_nobodys(store: Store) {
             Some(1),
             "{path}: {list}"
         );
-        // And so is its token against forgery: good for nothing with the new session, alone or on
-        // both sides.
+        // The planted CSRF token does not work with the new session, as cookie, as header or as
+        // both.
         for (cookie, header) in [(&planted, &planted), (&csrf, &planted), (&planted, &csrf)] {
             let cookies = format!("__Host-token={token}; csrf_token={cookie}");
             sends("PATCH", "/auth/me", &cookies, header, json!({}))

@@ -91,7 +91,7 @@ impl Told {
     }
 }
 
-/// Refuses, with a status and a code of its own or plainly.
+/// Refuses with its own status and code, or with the default.
 #[derive(Clone, Copy, PartialEq)]
 enum Refusing {
     Own,
@@ -169,7 +169,7 @@ async fn a_deletion_needs_proof(store: Store) {
     delete(&app, &ada, proof())
         .await
         .refused(403, "deletion_scheduled");
-    // By session. A cookie session proves that it is meant.
+    // By session. A request with a cookie session needs a CSRF token.
     app.raw(
         "POST",
         "/auth/cancel-deletion",
@@ -254,7 +254,7 @@ async fn a_scheduled_deletion_can_be_cancelled(store: Store) {
         .await
         .refused(400, "invalid_token");
     assert_eq!(app.get(&again.token, "/auth/sessions").await.status, 200);
-    // Again, and nobody calls it off.
+    // The deletion is scheduled again and not cancelled.
     assert_eq!(delete(&app, &again, proof()).await.status, 202);
     let token = post.token("cancel_deletion", 2).await;
     let request = told.of("pre")[1].1.request_id.clone();
@@ -277,7 +277,7 @@ async fn a_scheduled_deletion_can_be_cancelled(store: Store) {
     )
     .await
     .refused(401, "unauthorized");
-    // The address is free, whether or not the job has been there.
+    // The address is free, whether or not the job has run.
     let new = app.register("ada@x.test").await;
     assert_ne!(new.id, ada.id);
     let posts = told.posts(1).await;
@@ -327,7 +327,7 @@ async fn a_deletion_without_grace_is_immediate(store: Store) {
     assert!(posts[0].1.ip.is_some());
 }
 
-/// Nobody asks for the address; the job removes the account by itself.
+/// Nobody registers the address; the job removes the account.
 async fn the_job_removes_accounts_that_are_due(store: Store) {
     let told = Told::default();
     let app = store.app_with(|auth| auth.hooks(told.clone())).await;
@@ -343,7 +343,7 @@ async fn the_job_removes_accounts_that_are_due(store: Store) {
     );
 }
 
-/// The audit stays, and leads to nobody; nothing else is left.
+/// The audit entries are kept without identity; everything else is removed.
 async fn the_audit_of_a_deleted_account_is_anonymised(store: Store) {
     let (post, told) = (Post::default(), Told::default());
     let app = store
@@ -413,7 +413,7 @@ async fn the_audit_of_a_deleted_account_is_anonymised(store: Store) {
     }
 }
 
-/// The audit of what an administrator did to others stays, without their identity.
+/// The audit entries of an administrator's actions are kept without the administrator's identity.
 async fn the_audit_of_a_deleted_administrator_is_anonymised(store: Store) {
     let (post, told) = (Post::default(), Told::default());
     let app = store
@@ -519,7 +519,7 @@ async fn the_audit_of_a_deleted_administrator_is_anonymised(store: Store) {
     }
 }
 
-/// Prints the tables in which a text stands anywhere.
+/// Prints the tables that contain a text.
 const DUMP: &str = r#"
 import sqlite3, sys
 db = sqlite3.connect(sys.argv[1])
@@ -530,7 +530,7 @@ for table in tables:
         print(table)
 "#;
 
-/// The app does not run when it is due.
+/// The app does not run at the due time.
 async fn a_deletion_due_while_the_app_is_down(store: Store) {
     if !store.keeps() {
         return;
@@ -546,7 +546,7 @@ async fn a_deletion_due_while_the_app_is_down(store: Store) {
     assert_ne!(app.register("ada@x.test").await.id, ada.id);
 }
 
-/// Says nothing of what has happened to these accounts.
+/// Fails to read the audit of these accounts.
 #[derive(Clone, Default)]
 struct Unreadable(Arc<Mutex<HashSet<String>>>);
 
@@ -571,7 +571,7 @@ impl Watch for Unreadable {
     }
 }
 
-/// Accounts that cannot be removed do not keep others waiting behind them.
+/// Accounts that cannot be removed do not delay others.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_fails_holds_nobody_up() {
     let (unreadable, told) = (Unreadable::default(), Told::default());
@@ -596,7 +596,7 @@ async fn what_fails_holds_nobody_up() {
     unreadable.0.lock().unwrap().remove(&last);
     app.advance(WEEK).await;
     assert_eq!(told.posts(1).await[0].0.user_id, last);
-    // And what was in the way is removed once it can be.
+    // They are removed as soon as it is possible.
     unreadable.0.lock().unwrap().clear();
     app.advance(11).await;
     assert_eq!(told.posts(51).await.len(), 51);

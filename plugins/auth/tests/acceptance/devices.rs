@@ -1,4 +1,4 @@
-//! Recognised devices, and guesses that lock nobody out.
+//! Recognised devices, and guesses that do not lock the owner out.
 
 use linchpin_auth::{Auth, Limit};
 use serde_json::json;
@@ -55,8 +55,8 @@ async fn a_device_is_recognised(store: Store) {
     }
     let token = made.text("deviceToken");
     assert_eq!(made.cookie_value("__Secure-device"), token);
-    // Recognised by header or cookie, it gets no other; so it does for six months after it was last
-    // seen.
+    // A device that is recognised by header or cookie gets no new token. It is recognised for six
+    // months after its last use.
     let again = login(&app, GOOD, &token).await;
     assert_eq!(
         (
@@ -122,7 +122,7 @@ async fn a_device_is_of_one_user(store: Store) {
 fn narrow(auth: Auth) -> Auth {
     auth.configure(|config| {
         let buckets = &mut config.auth.rate_limit.buckets;
-        // The address of the owner is that of everybody here.
+        // All callers of this test have the owner's address.
         for name in ["login", "loginIp", "loginSpread"] {
             buckets.insert(
                 name.to_owned(),
@@ -173,7 +173,7 @@ async fn a_device_has_a_bucket_of_its_own(store: Store) {
             .refused(401, "invalid_credentials");
     }
     login(&app, GOOD, "").await.refused(429, "rate_limited");
-    // Her own device is counted by itself.
+    // Her own device has a counter of its own.
     assert_eq!(login(&app, GOOD, &device).await.status, 200);
     for _ in 0..2 {
         login(&app, WRONG, &device)
@@ -212,7 +212,7 @@ async fn guesses_lock_the_password_and_not_its_owner(store: Store) {
         guess(3).await;
         app.advance(3600).await;
         guess(2).await;
-        // Once for each siege.
+        // One mail for each attack.
         post.only("password_under_attack", siege).await;
         let refused = login(&app, GOOD, "").await;
         refused.refused(429, "rate_limited");
@@ -224,10 +224,10 @@ async fn guesses_lock_the_password_and_not_its_owner(store: Store) {
         login(&app, GOOD, "").await.refused(429, "rate_limited");
     };
     lock(1).await;
-    // On a device of hers she gets in, and that ends it.
+    // A sign-in on her own device works, and ends the lockout.
     assert_eq!(login(&app, GOOD, &device).await.status, 200);
     assert_eq!(login(&app, GOOD, "").await.status, 200);
-    // A link does, and a new password.
+    // A link and a new password also work.
     lock(2).await;
     app.post(
         "/auth/magic-link/request",
@@ -245,7 +245,7 @@ async fn guesses_lock_the_password_and_not_its_owner(store: Store) {
     app.post("/auth/forgot-password", json!({ "email": "ada@x.test" }))
         .await;
     let token = post.token("password_reset", 1).await;
-    // A link that is the first proof of a mailbox takes the password away; the other gives one.
+    // A link that verifies the mailbox for the first time removes the password; a reset sets one.
     app.post(
         "/auth/reset-password",
         json!({ "token": token, "password": GOOD }),
@@ -286,8 +286,8 @@ async fn guesses_lock_the_password_and_not_its_owner(store: Store) {
     app.stop().await;
 }
 
-/// Each wrong password is kept in mind for a while longer, so that what nobody guesses any more is
-/// forgotten, whoever it is of.
+/// Each wrong password is remembered for a limited time, so the lockout ends after the guesses
+/// stop.
 async fn a_siege_ends_by_itself(store: Store) {
     const DAY: i64 = 86_400;
     let post = Post::default();
@@ -319,7 +319,7 @@ async fn a_siege_ends_by_itself(store: Store) {
                 .await;
             assert_eq!(reply.status, status, "{email}: {reply:?}");
         };
-        // One guess a day never adds up; nor do four that are left alone for as many days.
+        // One guess a day never adds up, nor do four guesses followed by four days without.
         for _ in 0..7 {
             guess(401).await;
             app.advance(DAY).await;
@@ -334,7 +334,7 @@ async fn a_siege_ends_by_itself(store: Store) {
         app.advance(3 * DAY).await;
         guess(401).await;
         guess(429).await;
-        // Nobody is told of what has no account.
+        // Guesses of an unknown account send no mail.
         post.only("password_under_attack", 1).await;
         // A refused attempt extends no lockout.
         app.advance(5 * DAY - 1).await;
@@ -366,7 +366,7 @@ async fn a_new_device_is_told_of(store: Store) {
         (1, "ada@x.test", "case")
     );
     assert!(told[0].text.contains("127.0.0.1"), "{told:?}");
-    // Repeated sign-ins fill no mailbox, and put no text of their own into it.
+    // Repeated sign-ins do not fill a mailbox, and cannot put text into the mail.
     let body = json!({ "email": "ada@x.test", "password": GOOD }).to_string();
     let says = [
         ("content-type", "application/json"),
@@ -388,7 +388,7 @@ async fn a_new_device_is_told_of(store: Store) {
         post.only("new_device_login", 6).await[5].vars["device"],
         "Chrome"
     );
-    // Nor is it quiet for ever where somebody keeps no token and comes again and again.
+    // Nor are the mails silent for ever if someone signs in again and again without a device token.
     for _ in 0..12 {
         app.advance(600).await;
         assert_eq!(

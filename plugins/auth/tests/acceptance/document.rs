@@ -44,7 +44,7 @@ impl Document {
         )
     }
 
-    /// Holds an answer to what the document says of its route, if it has it.
+    /// Compares a response with the document, if the document has the route.
     #[track_caller]
     pub fn hold(&self, method: &str, path: &str, reply: &Reply) {
         let Some(operation) = self.operation(method, path) else {
@@ -73,7 +73,7 @@ impl Document {
             .as_object()?
             .iter()
             .filter(|(template, _)| is_it(template));
-        // Static segments win over parameters.
+        // Static segments have priority over parameters.
         let (_, item) = all.min_by_key(|(template, _)| template.matches('{').count())?;
         item.get(method.to_ascii_lowercase())
     }
@@ -136,7 +136,7 @@ impl Document {
     }
 }
 
-/// Wherever a second factor may be asked for, the document says so; and so it does of what refuses.
+/// The document lists `mfaRequired` and the errors of every route that can return them.
 async fn what_sign_ins_answer(store: Store) {
     let post = Post::default();
     let app = store.app_with(|auth| everything(auth, &post)).await;
@@ -213,8 +213,8 @@ async fn what_sign_ins_answer(store: Store) {
     }
 }
 
-/// Clients are made from the document: each way that there is stands in it, and no name that means
-/// something to the plugin alone.
+/// The document contains every way to authenticate, and no internal names, so that clients can be
+/// generated from it.
 async fn what_proves_who_calls(store: Store) {
     let ways = async |change: fn(Auth) -> Auth| {
         let app = store

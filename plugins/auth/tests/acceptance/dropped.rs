@@ -1,5 +1,5 @@
-//! A process that dies in the middle: a call that is dropped at any of its waits has done
-//! everything or nothing, and what it has not done can be done again.
+//! A process that dies during a call: a call that is dropped at any await point has done everything
+//! or nothing, and can be repeated.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -18,14 +18,14 @@ use crate::server::{Server, Store};
 
 cases!(a_set_up_is_all_or_nothing, a_sign_in_is_all_or_nothing);
 
-/// A call that is dropped after so many polls.
+/// A call that is dropped after a number of polls.
 struct Dropped<F> {
     call: Pin<Box<F>>,
     left: usize,
 }
 
 impl<F: Future> Future for Dropped<F> {
-    /// Whether it came to its end before.
+    /// Whether it had finished before.
     type Output = bool;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<bool> {
@@ -41,7 +41,7 @@ impl<F: Future> Future for Dropped<F> {
     }
 }
 
-/// Calls a route and drops the call after so many polls; whether it had ended by then.
+/// Calls a route and drops the call after a number of polls; returns whether it had finished.
 async fn dropped(app: &Server, polls: usize, token: Option<&str>, path: &str, body: &Json) -> bool {
     let mut request = Request::builder()
         .method("POST")
@@ -107,7 +107,7 @@ async fn a_set_up_is_all_or_nothing(store: Store) {
             &body,
         )
         .await;
-        // Again: it is done now, or had been.
+        // Repeated: it succeeds now, or had succeeded.
         let again = app.send(&me, "POST", "/auth/mfa/verify-setup", body).await;
         match again.status {
             200 => assert_eq!(texts(&again.json()["recoveryCodes"]).len(), 50, "{polls}"),
@@ -121,7 +121,7 @@ async fn a_set_up_is_all_or_nothing(store: Store) {
             json!({ "methods": ["totp"], "recoveryCodesLeft": 50, "required": false }),
             "{polls}"
         );
-        // It works, and the code of the set-up is used.
+        // The factor works, and the code of the set-up is used up.
         let token = app.challenged(&format!("a{polls}@x.test")).await;
         app.verify(&token, &code_at(&app, &secret, 0))
             .await
@@ -132,8 +132,8 @@ async fn a_set_up_is_all_or_nothing(store: Store) {
             "{polls}"
         );
         if ended {
-            // It was dropped at least once. How often it waits is for the scheduler to say: a store
-            // may answer before it is asked again.
+            // The call was dropped at least once. The number of polls depends on the scheduler and
+            // the store.
             assert!(polls > 1 || !store.keeps(), "{polls}");
             break;
         }
@@ -167,20 +167,20 @@ async fn a_sign_in_is_all_or_nothing(store: Store) {
             &json!({ "mfaToken": token, "code": first }),
         )
         .await;
-        // The challenge is used, or as good as before.
+        // The challenge is used up, or as valid as before.
         let again = app.verify(&token, &second).await;
         match again.status {
             200 => assert!(!ended, "{polls}: two sessions of one challenge"),
             401 => again.refused(401, "invalid_challenge"),
             _ => panic!("{polls}: {again:?}"),
         }
-        // Either way there is one session more and one code less.
+        // In both cases there is one more session and one code less.
         assert_eq!(
             (left(&app, &me).await, sessions(&app, &me).await),
             (had - 1, were + 1),
             "{polls}: {again:?}"
         );
-        // The code that was not used still works, once.
+        // The unused code still works, once.
         let kept = if again.status == 200 { &first } else { &second };
         assert_eq!(
             app.verify(&app.challenged("a@x.test").await, kept)
@@ -190,8 +190,8 @@ async fn a_sign_in_is_all_or_nothing(store: Store) {
             "{polls}"
         );
         if ended {
-            // It was dropped at least once. How often it waits is for the scheduler to say: a store
-            // may answer before it is asked again.
+            // The call was dropped at least once. The number of polls depends on the scheduler and
+            // the store.
             assert!(polls > 1 || !store.keeps(), "{polls}");
             break;
         }

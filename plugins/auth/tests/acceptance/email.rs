@@ -1,4 +1,4 @@
-//! Change of address, and its undoing.
+//! Change of the email address, and its undo.
 
 use linchpin_auth::{Auth, PrimaryField};
 use serde_json::{Value as Json, json};
@@ -139,11 +139,12 @@ async fn a_change_of_address_needs_proof_and_verification(store: Store) {
         ),
         (401, 200)
     );
-    // What went to the old mailbox signs nobody in.
+    // A link that was sent to the old mailbox no longer signs in.
     app.post("/auth/magic-link/verify", json!({ "token": link }))
         .await
         .refused(400, "invalid_token");
-    // The address is free for somebody else who reads its mail, and taken back it is not.
+    // Another person with access to the mailbox can register the address; then it cannot be
+    // restored.
     app.register("ada@x.test").await;
     done(&verify(&app, &post.token("verify_email", 2).await).await);
     let undo = post.token("email_changed", 1).await;
@@ -204,7 +205,7 @@ async fn a_change_of_address_can_be_undone_after_it_takes_effect(store: Store) {
         (200, json!(false)),
         "as it was before"
     );
-    // And not later than that.
+    // Not after that time.
     let ada = back.signed_in();
     assert_eq!(change(&app, &ada, "new@x.test").await.status, 202);
     let (undo, token) = (
@@ -216,8 +217,8 @@ async fn a_change_of_address_can_be_undone_after_it_takes_effect(store: Store) {
     verify(&app, &undo).await.refused(400, "invalid_token");
 }
 
-/// Whoever takes an account over cannot keep its owner out by signing up with the address that it
-/// had.
+/// A person who takes over an account cannot prevent its restoration by registering the old
+/// address.
 async fn an_address_is_restored_although_somebody_signed_up_with_it(store: Store) {
     for primary in [PrimaryField::Email, PrimaryField::Username] {
         let post = Post::default();
@@ -248,7 +249,7 @@ async fn an_address_is_restored_although_somebody_signed_up_with_it(store: Store
         let sits = sign_up("thief", &address).await;
         let undone = verify(&app, &undo).await;
         done(&undone);
-        // The account is as it was; that of the other is gone, or has no address any more.
+        // The account is as before; the other account is removed, or has no address any more.
         let body = if by_name {
             json!({ "username": "ada", "password": GOOD })
         } else {
@@ -265,7 +266,8 @@ async fn an_address_is_restored_although_somebody_signed_up_with_it(store: Store
             assert_eq!(me.json()["email"], json!(null));
         } else {
             me.refused(401, "unauthorized");
-            // Its removal is told as one that was asked for: by whoever undid the change.
+            // Its removal emits the usual events, with the person who undid the change as the
+            // actor.
             app.advance(11).await;
             let (_, cx) = told.posts(1).await.remove(0);
             assert_eq!(
@@ -277,8 +279,8 @@ async fn an_address_is_restored_although_somebody_signed_up_with_it(store: Store
     }
 }
 
-/// Whoever never proved an address gets it back from nobody: the account of who signed up with it
-/// since may be its owner's.
+/// An address that was never verified is not restored from another account, because that account
+/// may belong to its owner.
 async fn an_unproved_address_displaces_nobody(store: Store) {
     let post = Post::default();
     let app = store.app_with(|auth| changing(auth, &post)).await;
@@ -298,7 +300,8 @@ async fn an_unproved_address_displaces_nobody(store: Store) {
     assert_eq!(app.me(&stranger.token).await.text("email"), "eve@x.test");
 }
 
-/// What was mailed to the other mailbox completes no sign-in once the account has this one again.
+/// Codes that were mailed to the other mailbox do not complete a sign-in after the address was
+/// restored.
 async fn codes_mailed_to_the_other_address_end(store: Store) {
     let post = Post::default();
     let with_codes = |auth: Auth| {
@@ -370,11 +373,11 @@ async fn a_change_to_an_address_in_use_does_not_reveal_it(store: Store) {
         ),
         (1, 1)
     );
-    // Nor by what becomes of the link of before: the latest counts, whatever it was for.
+    // An earlier link has no effect either: only the latest one works.
     verify(&app, &post.token("verify_new_email", 1).await)
         .await
         .refused(400, "invalid_token");
-    // Taken between the mail and the link.
+    // The address is taken between the mail and the link.
     assert_eq!(change(&app, &ada, "free@x.test").await.status, 202);
     let token = post.token("verify_new_email", 2).await;
     app.register("free@x.test").await;
@@ -418,8 +421,8 @@ async fn a_second_change_of_address_keeps_the_restore_link(store: Store) {
         .refused(400, "invalid_token");
 }
 
-/// The owner who moves the account back by the form leaves the thief no way back, which would take
-/// with it what they have set up since.
+/// If the owner restores the account, the thief's restore links no longer work. Otherwise they
+/// would undo what the owner has set up since.
 async fn restoring_an_address_ends_later_restore_links(store: Store) {
     let post = Post::default();
     let app = app_with(&store, &post, |auth| changing(auth, &post)).await;
@@ -455,7 +458,7 @@ async fn restoring_an_address_ends_later_restore_links(store: Store) {
     );
 }
 
-/// A way back ends none that was given before it: the thief has some as well.
+/// A restore link does not invalidate earlier ones, because the thief may also have some.
 async fn a_restore_link_ends_no_earlier_one(store: Store) {
     let post = Post::default();
     let app = store.app_with(|auth| changing(auth, &post)).await;
@@ -478,8 +481,8 @@ async fn a_restore_link_ends_no_earlier_one(store: Store) {
     );
 }
 
-/// A factor that was set up since the address was changed would keep its owner out, and let the
-/// thief in.
+/// A factor that was set up after the change would keep the owner out and let the thief in, so it
+/// is removed.
 async fn restoring_an_address_removes_later_factors(store: Store) {
     let post = Post::default();
     let app = app_with(&store, &post, |auth| changing(auth, &post)).await;
@@ -520,8 +523,8 @@ async fn restoring_an_address_removes_later_factors(store: Store) {
     );
 }
 
-/// Who had the account had one of its codes, and made the rest of them their own; a device of
-/// theirs asks for no code at all.
+/// A thief has seen a recovery code or created new ones, and has a trusted device: both no longer
+/// work.
 async fn restoring_an_address_removes_later_codes_and_trust(store: Store) {
     let post = Post::default();
     let app = app_with(&store, &post, |auth| {
@@ -590,7 +593,7 @@ async fn restoring_an_address_removes_later_codes_and_trust(store: Store) {
     );
 }
 
-/// The mail about a deletion went to the other address.
+/// The mail about the deletion was sent to the other address.
 async fn restoring_an_address_cancels_a_deletion(store: Store) {
     let post = Post::default();
     let app = store.app_with(|auth| changing(auth, &post)).await;
@@ -616,7 +619,7 @@ async fn restoring_an_address_cancels_a_deletion(store: Store) {
     assert_eq!(login(&app, "ada@x.test").await, 200);
 }
 
-/// A passkey of before stays, one of since goes.
+/// An earlier passkey is kept; a later one is removed.
 async fn restoring_an_address_removes_later_passkeys(store: Store) {
     let post = Post::default();
     let app = store

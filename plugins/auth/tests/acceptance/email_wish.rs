@@ -1,4 +1,4 @@
-//! A wish for another address does not outlive what it was asked for in.
+//! A request for another address ends with the session that it was made in.
 
 use serde_json::json;
 
@@ -8,8 +8,8 @@ use crate::email::{change, changing, done, login, verify};
 use crate::post::Post;
 use crate::server::{GOOD, Store};
 
-/// Whoever may be somebody else asks for another address, and leaves or is made to leave: the link
-/// does nothing any more. Signing out is no such sign.
+/// A person who may not be the owner requests another address, and the session is ended: the link
+/// no longer works. Signing out does not end the request.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_wish_ends_with_what_it_was_asked_in() {
     let post = Post::default();
@@ -19,7 +19,7 @@ async fn a_wish_ends_with_what_it_was_asked_in() {
     app.register("ada@x.test").await;
     let mut asked = 0;
     let mut wish = async || {
-        // Not more than is counted of one account.
+        // Within the limits of one account.
         app.advance(3700).await;
         let mine = app.login("ada@x.test").await;
         let other = app.login("ada@x.test").await;
@@ -31,7 +31,7 @@ async fn a_wish_ends_with_what_it_was_asked_in() {
     app.with(&mine.token, "POST", "/auth/sessions/revoke-others", None)
         .await;
     verify(&app, &token).await.refused(400, "invalid_token");
-    // It was left before the others were ended.
+    // The session was signed out before the others were ended.
     let (mine, other, token) = wish().await;
     app.with(&other.token, "POST", "/auth/logout", None).await;
     app.with(&mine.token, "DELETE", "/auth/sessions", None)
@@ -42,7 +42,7 @@ async fn a_wish_ends_with_what_it_was_asked_in() {
     app.with(&mine.token, "DELETE", &format!("/auth/sessions/{id}"), None)
         .await;
     verify(&app, &token).await.refused(400, "invalid_token");
-    // A refresh token that comes twice.
+    // A refresh token is used twice.
     let (_, other, token) = wish().await;
     for _ in 0..2 {
         app.advance(11).await;
@@ -50,7 +50,7 @@ async fn a_wish_ends_with_what_it_was_asked_in() {
             .await;
     }
     verify(&app, &token).await.refused(400, "invalid_token");
-    // The account is to be deleted, and then is not.
+    // The account is scheduled for deletion, and the deletion is cancelled.
     let (mine, _, token) = wish().await;
     assert_eq!(
         app.with(
@@ -83,7 +83,7 @@ async fn a_wish_ends_with_what_it_was_asked_in() {
     assert_eq!(login(&app, "new@x.test").await, 200);
 }
 
-/// A wish that is asked for while the others are signed out by another process is void after it.
+/// A request that is made while another process ends the session is invalid afterwards.
 #[cfg(feature = "postgres")]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_wish_beside_the_end_of_its_session() {
@@ -105,7 +105,7 @@ async fn a_wish_beside_the_end_of_its_session() {
                 200
             );
         };
-        // The second token is the link to the new address: the session was looked at before.
+        // The second token is the link to the new address. The session was checked before.
         let asked = between
             .meanwhile(
                 At::insert("OneTime", 2),

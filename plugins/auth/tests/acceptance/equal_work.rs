@@ -15,7 +15,7 @@ use crate::around::{Around, Watch};
 use crate::post::Post;
 use crate::server::{GOOD, Server};
 
-/// Writes down what a store is asked, and can keep whoever works behind the requests from doing so.
+/// Records the statements of a store, and can pause the background work of requests.
 #[derive(Default)]
 struct Seen {
     log: Mutex<Vec<String>>,
@@ -26,7 +26,7 @@ struct Seen {
 impl Seen {
     fn note(&self, statement: &Statement) {
         let what = match &statement.plan {
-            // A job that looks what is due: no request does.
+            // A job that reads due records, which requests never do.
             Plan::Select { order, .. } if statement.entity.name == "User" && !order.is_empty() => {
                 None
             }
@@ -41,7 +41,7 @@ impl Seen {
             .extend(what.map(|what| format!("{} {what}", statement.entity.name)));
     }
 
-    /// What was asked of these entities during a call.
+    /// The statements on these entities during a call.
     async fn during<T>(
         &self,
         entities: &[&str],
@@ -87,7 +87,7 @@ impl Watch for Arc<Seen> {
     }
 }
 
-/// A transaction of it.
+/// A transaction of such a store.
 struct Within {
     inner: Box<dyn Transaction>,
     seen: Arc<Seen>,
@@ -148,7 +148,7 @@ async fn concealed_sign_ups() {
     );
     sign_up("waiting@x.test", GOOD).await;
     post.token("verify_email", 2).await;
-    // Until the answer is there, nobody looks whose address it is.
+    // The account of the address is not read before the response was sent.
     seen.shut.store(true, Ordering::SeqCst);
     let mut all = Vec::new();
     for email in ["new@x.test", "waiting@x.test", "proved@x.test"] {
@@ -170,7 +170,7 @@ async fn concealed_sign_ups() {
         !all[0].iter().any(|line| line.starts_with("User")),
         "{all:?}"
     );
-    // Then it is done.
+    // Afterwards it is.
     seen.shut.store(false, Ordering::SeqCst);
     seen.open.notify_one();
     post.token("verify_email", 3).await;
@@ -178,7 +178,7 @@ async fn concealed_sign_ups() {
     app.stop().await;
 }
 
-/// Another address for an account, in use or not: the same is done before the answer.
+/// Another address for an account, in use or not: the same statements run before the response.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn another_address() {
     let ((store, seen), post) = (watched(), Post::default());
@@ -196,7 +196,7 @@ async fn another_address() {
         app.with(&ada.token, "POST", "/auth/change-email", Some(body))
             .await
     };
-    // The first has no link of before to end.
+    // The first request has no earlier link to invalidate.
     assert_eq!(change("first@x.test").await.status, 202);
     let mut all = Vec::new();
     for email in ["bob@x.test", "free@x.test", "bob@x.test"] {

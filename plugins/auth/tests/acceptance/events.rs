@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
+use linchpin::event::Batch;
 use linchpin::{BoxFuture, EntityEvent, EventSink, Result};
 use linchpin_auth::Auth;
 use serde_json::{Value as Json, json};
@@ -24,19 +25,19 @@ cases!(
     identifiers_cost_nothing_and_write_nothing
 );
 
-/// Every event of every entity.
+/// Collects every event of every entity.
 #[derive(Clone, Default)]
-pub struct Sink(pub Arc<Mutex<Vec<EntityEvent>>>);
+pub struct Sink(pub Arc<Mutex<Vec<Arc<EntityEvent>>>>);
 
 impl EventSink for Sink {
-    fn publish<'a>(&'a self, events: &'a [EntityEvent]) -> BoxFuture<'a, Result<()>> {
-        self.0.lock().unwrap().extend_from_slice(events);
+    fn publish<'a>(&'a self, batch: &'a Batch) -> BoxFuture<'a, Result<()>> {
+        self.0.lock().unwrap().extend_from_slice(batch);
         Box::pin(async { Ok(()) })
     }
 }
 
 impl Sink {
-    /// The events, once this one has arrived.
+    /// The events so far, once this one has arrived.
     pub async fn told(&self, last: &str) -> Vec<Json> {
         for _ in 0..3000 {
             let rows: Vec<Json> = self
@@ -45,7 +46,7 @@ impl Sink {
                 .unwrap()
                 .iter()
                 .filter(|event| event.name == "auth.audits.created")
-                .map(|event| event.payload.clone())
+                .map(|event| event.payload.value().clone())
                 .collect();
             if rows.iter().any(|row| row["event"] == last) {
                 return rows;
@@ -76,7 +77,7 @@ async fn login(app: &Server, email: &str, password: &str) -> Reply {
     .await
 }
 
-/// A life of an account with everything in it. The answers are handed to `seen`.
+/// Uses every feature of an account. Each response is passed to `seen`.
 async fn life(app: &Server, post: &Post, mut seen: impl FnMut(&Reply)) {
     let root = app.admin("root@x.test").await;
     let made = app
@@ -105,7 +106,7 @@ async fn life(app: &Server, post: &Post, mut seen: impl FnMut(&Reply)) {
         Some(json!({ "displayName": "Ada" })),
     )
     .await;
-    // A refresh token that comes twice.
+    // A refresh token is used twice.
     let renewed = app
         .post(
             "/auth/refresh",
@@ -156,7 +157,7 @@ async fn life(app: &Server, post: &Post, mut seen: impl FnMut(&Reply)) {
         .post("/auth/magic-link/verify", json!({ "token": token }))
         .await;
     seen(&by_link);
-    // A page of somebody else's.
+    // A page of another origin.
     let (token, origin) = (
         format!("__Host-token={}", by_link.text("token")),
         "https://evil.test",
@@ -292,7 +293,7 @@ async fn every_event_of_an_account(store: Store) {
     for event in EVENTS.iter().chain(&scheduled) {
         assert!(named.contains(event), "{event} in {named:?}");
     }
-    // Whatever a request has done says which.
+    // The actor of an event is the caller of the request.
     for row in &rows {
         assert!(
             row["ip"].is_string() && row["requestId"].as_str().is_some_and(|id| !id.is_empty())
@@ -352,11 +353,11 @@ async fn every_event_of_an_account(store: Store) {
     assert_eq!(row("auth:user.deleted")["userId"], user);
 }
 
-/// How many cases read the log now.
+/// The number of cases that read the log now.
 static READERS: AtomicUsize = AtomicUsize::new(0);
 
-/// All that is logged from now on, of every library that says anything, until it is dropped. While
-/// no case reads it nothing is written: the other cases would fill gigabytes.
+/// The log from now on, of all libraries, until it is dropped. While no case reads it, nothing is
+/// stored, because the other cases would write gigabytes.
 pub struct Logged(Arc<Mutex<Vec<u8>>>);
 
 impl Logged {
@@ -402,8 +403,7 @@ const OF_BROWSERS: &[u8] = b" tungstenite::";
 
 impl Write for Pen {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        // Other cases type passwords into a browser, over a socket of the tests' own. A record
-        // comes as a whole.
+        // Other cases type passwords into a browser over a local socket. Records are complete.
         if !bytes
             .windows(OF_BROWSERS.len())
             .take(80)
@@ -472,7 +472,7 @@ async fn no_secret_is_logged_or_audited(store: Store) {
             );
         }
     }
-    // Mails hold what they are for, in a fragment, and nothing that was typed or given out.
+    // Mails contain their links with the token in the fragment, and no secrets that were typed.
     for mail in &mails {
         let text = format!("{} {} {}", mail.subject, mail.text, mail.html);
         for secret in typed.iter().filter(|secret| !secret.is_empty()) {
@@ -487,7 +487,7 @@ pub fn around<'a>(text: &'a str, secret: &str) -> &'a str {
     &text[line..at]
 }
 
-/// Anybody can be refused any number of times; it is written down once for each window.
+/// Refusals are recorded once per window, however many there are.
 async fn refusals_are_written_once(store: Store) {
     let (post, sink) = (Post::default(), Sink::default());
     let app = store
@@ -532,7 +532,7 @@ async fn refusals_are_written_once(store: Store) {
     );
 }
 
-/// An address over its limit may invent any number of identifiers.
+/// An address over its limit causes no further work, with any number of identifiers.
 async fn identifiers_cost_nothing_and_write_nothing(store: Store) {
     let (post, sink) = (Post::default(), Sink::default());
     let app = store

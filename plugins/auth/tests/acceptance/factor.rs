@@ -1,4 +1,4 @@
-//! What a user of second factors has: an authenticator app, which is another program, and a phone.
+//! The second factors of a user: an authenticator app and a phone.
 
 use std::process::Command;
 use std::sync::{Arc, Mutex};
@@ -11,12 +11,12 @@ use serde_json::{Value as Json, json};
 use crate::post::Post;
 use crate::server::{GOOD, Reply, Server, SignedIn, Store};
 
-/// The code that an authenticator app shows for a secret, so many steps from now.
+/// The code of an authenticator app for a secret, a number of steps from now.
 pub fn code_at(app: &Server, secret: &str, steps: i64) -> String {
     code_of(app, secret, steps, 6)
 }
 
-/// The same, of so many digits.
+/// The same with a number of digits.
 pub fn code_of(app: &Server, secret: &str, steps: i64, digits: u64) -> String {
     let (at, digits) = (
         format!("--now=@{}", app.now_seconds() + 30 * steps),
@@ -34,7 +34,7 @@ pub fn code_of(app: &Server, secret: &str, steps: i64, digits: u64) -> String {
     String::from_utf8(made.stdout).unwrap().trim().to_owned()
 }
 
-/// Another code than this one.
+/// A code that differs from this one.
 pub fn wrong(code: &str) -> String {
     let last = code.chars().last().and_then(|c| c.to_digit(10)).unwrap();
     format!("{}{}", &code[..code.len() - 1], (last + 1) % 10)
@@ -57,7 +57,7 @@ pub async fn app_with(store: &Store, post: &Post, change: impl FnOnce(Auth) -> A
     store.app_with(with).await
 }
 
-/// Somebody with an authenticator app.
+/// A user with an authenticator app.
 pub struct Enrolled {
     pub who: SignedIn,
     pub email: String,
@@ -65,7 +65,7 @@ pub struct Enrolled {
     pub recovery: Vec<String>,
 }
 
-/// Signs somebody up who sets an authenticator app up. The present step is used by it.
+/// Signs a user up and sets up an authenticator app, which uses the code of the current step.
 pub async fn enrolled(app: &Server, email: &str) -> Enrolled {
     let who = app.register(email).await;
     let (secret, recovery) = enrol(app, &who).await;
@@ -107,7 +107,7 @@ impl Server {
             .await
     }
 
-    /// Signs in as far as the second factor.
+    /// Signs in up to the second factor.
     pub async fn challenged(&self, email: &str) -> String {
         let reply = self.try_login(email).await;
         assert_eq!(
@@ -126,7 +126,7 @@ impl Server {
         .await
     }
 
-    /// Signs in with both factors, in a step of its own.
+    /// Signs in with both factors, in a later step.
     pub async fn login_with(&self, who: &Enrolled) -> SignedIn {
         self.advance(30).await;
         let done = self

@@ -1,5 +1,5 @@
-//! Who changes the second factors of an account has proved one that was there: a session without it
-//! neither adds one of its own nor takes away the owner's.
+//! A change of the second factors needs a proof of an existing one: a session without it can
+//! neither add a factor nor remove the owner's.
 
 use linchpin_auth::Auth;
 use serde_json::json;
@@ -66,8 +66,8 @@ async fn a_session_of_before_there_was_a_factor() {
     let app = with_all(&Store::memory(), &post, &phone).await;
     let owner = app.register(EMAIL).await;
     let thief = app.login(EMAIL).await;
-    // What they have proved before is no second factor: a step-up by password, and set-ups that
-    // they have begun.
+    // Its earlier proofs are no second factor: a step-up by password, and set-ups that it has
+    // begun.
     let thief = app
         .send(
             &thief,
@@ -157,8 +157,8 @@ async fn an_app_that_was_begun_before_there_was_a_factor() {
     );
 }
 
-/// What somebody has written into the store is a wrong code, and no fault of the server: whoever
-/// has another factor goes on with it.
+/// An unreadable stored secret counts as a wrong code, not as a server error: a user with another
+/// factor can continue with it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_secret_in_the_place_of_another() {
     let (store, post, phone) = (Store::sqlite(), Post::default(), Phone::default());
@@ -215,7 +215,7 @@ async fn a_session_on_a_trusted_device() {
         .signed_in();
     assert_ne!(on_device.token, "", "nothing more is asked for there");
     may_change_nothing(&app, &on_device).await;
-    // A recovery code stands in for the factor; so it does here.
+    // A recovery code replaces the factor here too.
     let proof = json!({ "method": "recovery", "code": recovery[0] });
     let proved = app
         .send(&on_device, "POST", "/auth/step-up", proof)
@@ -223,7 +223,7 @@ async fn a_session_on_a_trusted_device() {
         .signed_in();
     app.register_passkey(&proved.token, &mut Authenticator::p256())
         .await;
-    // A proof in a body counts for its request: what comes next asks again.
+    // A proof in a body counts for its own request only: the next request needs another.
     let other = app.raw("POST", "/auth/login", &headers, &body).await;
     assert_eq!(
         other.json()["mfaRequired"],
@@ -248,8 +248,8 @@ async fn who_sets_up_a_factor_goes_on_and_others_prove_it() {
         .signed_in();
     app.register_passkey(&phone_session.token, &mut Authenticator::p256())
         .await;
-    // A further factor, set up there, changes nothing here; one that is taken away or replaced
-    // there may have been what was proved here.
+    // A further factor that is set up there changes nothing here. A factor that is removed or
+    // replaced there may be the one that was proved here.
     let begun = app
         .send(
             &phone_session,
@@ -310,7 +310,7 @@ async fn who_sets_up_a_factor_goes_on_and_others_prove_it() {
         .status,
         200
     );
-    // Whoever took the last one away has proved nothing of the next that is the first.
+    // A session that removed the last factor has not proved the next one.
     assert_eq!(
         app.send(&proved, "DELETE", "/auth/mfa", json!({}))
             .await

@@ -1,7 +1,7 @@
-//! Pages of other origins in the browser of somebody who is signed in: they send what browsers let
-//! them send, with cookies, and change nothing. Another port of one host is the same site to a
-//! browser, which sends it all cookies; another host is another site, which gets those alone that
-//! are meant for it.
+//! Pages of other origins in the browser of a signed-in user: they send every request that browsers
+//! allow, with cookies, and change nothing. For a browser, another port of the same host is the
+//! same site, which gets all cookies. Another host is another site, which gets only cookies that
+//! allow it.
 
 use std::collections::BTreeMap;
 
@@ -73,8 +73,7 @@ const FORMS: [(&str, &[(&str, &str)]); 11] = [
     ("/auth/logout", &[]),
 ];
 
-/// Sends it all from the page that is open: in each way that needs nobody's leave, and as what
-/// needs that. Whatever could be read.
+/// Sends requests from the open page, with and without a preflight. Returns the readable responses.
 async fn scripts(browser: &mut Browser, app: &str) -> Json {
     browser
         .run(&format!(
@@ -100,7 +99,7 @@ async fn scripts(browser: &mut Browser, app: &str) -> Json {
         .await
 }
 
-/// Sends a form as a link of the page would: the browser goes where it leads.
+/// Submits a form from the page; the browser follows the response.
 async fn form(browser: &mut Browser, action: &str, fields: &[(&str, &str)]) {
     browser
         .run(&format!(
@@ -153,8 +152,8 @@ async fn state(browser: &mut Browser, app: &Server, origin: &str, eve: &str) -> 
                 .collect::<Vec<_>>()
         })
     };
-    // Whoever asks who is signed in renews this one, which nobody elsewhere can read; the one
-    // before is as good.
+    // A read of the session renews it, but other origins cannot read the response. The previous
+    // token stays valid.
     let cookies: BTreeMap<String, String> = cookies
         .into_iter()
         .map(|(name, value)| {
@@ -255,7 +254,7 @@ async fn attacked(host: &str, same_site: SameSite, csrf: bool) -> (Json, Json) {
     }
     let after = state(&mut browser, &app, &origin, &eve).await;
     if csrf {
-        // And the one that it was all about goes on where they were.
+        // The attacked session still works.
         browser.open(&format!("{origin}/auth/ui/sessions")).await;
         assert!(
             browser.seen().await.contains("This device"),
@@ -285,8 +284,8 @@ async fn pages_of_other_origins_change_nothing() {
     }
 }
 
-/// The same would change something, were it not looked at where requests come from: the cookies do
-/// come along.
+/// Without the check of the origin the same requests would change data, because the cookies are
+/// sent.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_a_check_they_would() {
     for (host, same_site) in [("localhost", SameSite::Lax), ("127.0.0.1", SameSite::None)] {

@@ -1,6 +1,6 @@
-//! What another program makes of `/openapi.json`: Schemathesis calls every route, the app's own
-//! among them, with what fits its description and what does not, as nobody and as somebody. No
-//! answer may be a failure of the server, and each must be one that the document names.
+//! Schemathesis calls every route of `/openapi.json`, including the app's own, with valid and
+//! invalid input, anonymously and signed in. No response may be a server error, and the document
+//! must list each of them.
 //!
 //! The seed is 7 and each route gets 12 random calls; `LINCHPIN_FUZZ_SEED` and
 //! `LINCHPIN_FUZZ_CALLS` set other numbers.
@@ -34,7 +34,8 @@ pub fn everything(auth: Auth, post: &Post) -> Auth {
         auth.passkeys.enabled = true;
         auth.passkeys.rp_id = "me.test".into();
         auth.passkeys.origins = vec!["https://me.test".into()];
-        // As many calls as it makes from one address, but some are refused for being too many.
+        // The limits allow as many calls as it makes from one address, but some calls are still
+        // refused by a limit.
         for bucket in [
             "register",
             "login",
@@ -61,18 +62,17 @@ pub fn everything(auth: Auth, post: &Post) -> Auth {
     })
 }
 
-/// The routes that lead to a provider and back, with what the document says that they answer when
-/// all is well.
+/// The routes to a provider and back, with the documented statuses of success.
 const TO_PROVIDER: [(&str, &str, &[u64]); 5] = [
     ("GET", "/auth/providers", &[200]),
     ("GET", "/auth/github", &[302]),
     ("POST", "/auth/github", &[200, 303]),
     ("POST", "/auth/github/callback", &[303]),
-    // With a state of nobody's.
+    // With an unknown state.
     ("GET", "/auth/github/callback", &[400]),
 ];
-/// Those for who is signed in. A link that is followed has to come from a page of the app, and
-/// nobody has one to end.
+/// The routes of a signed-in user. A mailed link must be opened on a page of the app, and no test
+/// user has one.
 const LINKS: [(&str, &str, &[u64]); 3] = [
     ("POST", "/auth/github/link", &[200, 303]),
     ("GET", "/auth/github/link", &[403]),
@@ -123,8 +123,8 @@ struct Called {
     status: u64,
 }
 
-/// Runs it over all routes but those of tests, as an administrator or as nobody; `without` are left
-/// out. What it called, in order.
+/// Runs it over all routes except those of tests, as an administrator or anonymously, without the
+/// routes in `without`. Returns the calls in order.
 async fn run(app: &Server, root: Option<&SignedIn>, without: &[&str]) -> Vec<Called> {
     let (host, folder) = (app.host(), tempfile::tempdir().unwrap());
     let mut command = Command::new("python3");
@@ -171,7 +171,7 @@ async fn run(app: &Server, root: Option<&SignedIn>, without: &[&str]) -> Vec<Cal
     command.args(["--report", "har", "--report-har-path", "calls.json"]);
     if let Some(root) = root {
         std::fs::write(folder.path().join("administrator.py"), ADMINISTRATOR).unwrap();
-        // What is made up would stand beside it.
+        // Otherwise it would send generated credentials as well.
         command.args(["--generation-with-security-parameters", "false"]);
         command
             .env("SCHEMATHESIS_HOOKS", "administrator")
@@ -229,7 +229,7 @@ fn answers(calls: &[Called], method: &str, path: &str) -> Vec<u64> {
     calls.iter().filter(is_it).map(|call| call.status).collect()
 }
 
-/// Each of these routes has been called, and has answered what it is there for.
+/// Each of these routes was called and has succeeded.
 fn have_answered(calls: &[Called], routes: &[(&str, &str, &[u64])]) {
     for (method, path, expected) in routes {
         let answers = answers(calls, method, path);
@@ -263,8 +263,8 @@ async fn schemathesis_as_nobody(store: Store) {
     );
 }
 
-/// Routes and shapes that other settings bring: names in place of addresses, text messages,
-/// sessions in cookies alone, sign-ups that tell nobody anything, no grace.
+/// Routes and schemas of other settings: user names instead of addresses, text messages, cookie
+/// sessions only, concealed sign-ups, no grace period.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn schemathesis_with_other_settings() {
     let (post, phone) = (Post::default(), Phone::default());
@@ -293,11 +293,11 @@ async fn schemathesis_as_an_administrator(store: Store) {
     for n in 0..3 {
         app.register(&format!("user{n}@x.test")).await;
     }
-    // A caller who links a provider has a verified address.
+    // Linking a provider needs a verified address.
     app.change(&root.id, json!({ "emailVerified": true })).await;
     let calls = run(&app, Some(&root), &[ENDS]).await;
     have_answered(&calls, &LINKS);
-    // It has been at every route as somebody who may call it.
+    // It has called every route as a user who may call it.
     let document = app.raw("GET", "/openapi.json", &[], "").await.json();
     let (mut routes, mut done) = (0, 0);
     for (path, item) in document["paths"].as_object().unwrap() {
@@ -318,7 +318,7 @@ async fn schemathesis_as_an_administrator(store: Store) {
             done += usize::from(answers.contains(&200));
         }
     }
-    // Nobody has a second factor to take away, and few guess the name of a session.
+    // No user has a second factor to remove, and session ids cannot be guessed.
     assert!(
         routes == 9 && done >= 6,
         "{done} of {routes} routes did something"

@@ -1,4 +1,4 @@
-//! What hooks may do with their app.
+//! The access of hooks to their app.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -21,7 +21,7 @@ cases!(
     a_session_that_ends_while_claims_are_asked_for
 );
 
-/// Notes what it finds.
+/// Records what it reads.
 #[derive(Clone, Default)]
 struct Reading(Arc<Mutex<Vec<String>>>);
 
@@ -56,7 +56,7 @@ impl AuthHooks for Reading {
     ) -> BoxFuture<'a, HookResult<Json>> {
         Box::pin(async {
             self.read(cx, "post_login").await?;
-            // It would be told that there is no such session.
+            // It would report that the session does not exist.
             cx.services
                 .provided::<AuthService>()?
                 .step_up_session(input.session_id.as_deref().unwrap())
@@ -158,7 +158,7 @@ async fn hooks_emit_messages_on_the_bus(store: Store) {
         200
     );
 
-    // A removal long after the request that asked for it.
+    // The removal runs long after its request.
     let asked = app
         .with(
             &ada.token,
@@ -184,7 +184,7 @@ async fn hooks_emit_messages_on_the_bus(store: Store) {
     );
 }
 
-/// Gives every session claims of so many bytes.
+/// Adds claims of a given size to every session.
 struct Talkative(usize);
 
 impl AuthHooks for Talkative {
@@ -193,8 +193,7 @@ impl AuthHooks for Talkative {
     }
 }
 
-/// Browsers drop a cookie that is too long, and say nothing: whoever holds one is signed in all the
-/// same, without the claims.
+/// Browsers silently drop a cookie that is too long. The user is then signed in without the claims.
 async fn claims_that_no_cookie_holds(store: Store) {
     for (bytes, fits) in [(2_500, true), (4_096, false)] {
         let app = store.app_with(|auth| auth.hooks(Talkative(bytes))).await;
@@ -268,8 +267,7 @@ impl AuthHooks for Ending {
     }
 }
 
-/// Nobody is given the tokens of a session that is over; nor is it said that something was not
-/// found.
+/// A session that has ended returns no tokens, and the error is not `not_found`.
 async fn a_session_that_ends_while_claims_are_asked_for(store: Store) {
     for silent in [false, true] {
         ended_by_a_hook(&store, silent).await;
@@ -327,7 +325,7 @@ impl Watch for Ending {
     }
 }
 
-/// Claims that cannot be kept keep nobody out.
+/// Claims that cannot be stored do not prevent a sign-in.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn claims_that_cannot_be_kept() {
     let (broken, hooks) = (Ending::default(), Ending::default());

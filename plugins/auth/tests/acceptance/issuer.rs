@@ -1,4 +1,4 @@
-//! npm `oidc-provider` as a real issuer, and a browser that goes through its pages.
+//! npm `oidc-provider` as an issuer, and a browser that uses its pages.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
@@ -30,7 +30,7 @@ pub struct Peer {
 }
 
 impl Peer {
-    /// One of its own, for who changes it.
+    /// A separate issuer for tests that change its settings.
     pub fn start() -> Self {
         Self::run(&[])
     }
@@ -165,14 +165,14 @@ impl Browser {
         }
     }
 
-    /// Goes through the pages of an issuer as this person; the address of the app that it ends at.
+    /// Signs in at the issuer; returns the address of the app that it redirects to.
     pub async fn sign_in(&self, url: &str, login: &str) -> String {
         self.walk(url, Some(login))
             .await
             .expect_err("it did not end at the app")
     }
 
-    /// Asks to sign in, and then does not.
+    /// Starts a sign-in and cancels it at the issuer.
     pub async fn deny(&self, url: &str) -> String {
         self.walk(url, None)
             .await
@@ -220,7 +220,7 @@ impl Browser {
     }
 }
 
-/// Somebody on the way: the browser's mark, and where it was sent.
+/// A started flow: the cookie of the browser, and the address at the provider.
 pub struct Away {
     pub cookie: String,
     /// The `__Host-` cookie of the browser, if it had none before.
@@ -276,7 +276,7 @@ impl Away {
         .await
     }
 
-    /// Redeems what came back.
+    /// Exchanges the returned code.
     pub async fn exchange(&self, app: &Server, code: &str) -> Reply {
         let cookie = format!("{MARK}={}", self.cookie);
         app.raw(
@@ -315,7 +315,7 @@ pub fn decode(text: &str) -> String {
     String::from_utf8(out).unwrap()
 }
 
-/// Signs somebody in by a provider; the app's answer to the code.
+/// Signs in with a provider; returns the app's response to the code.
 pub async fn enter(app: &Server, provider: &str, login: &str) -> Reply {
     let away = Away::from(app, &format!("/auth/{provider}")).await;
     let callback = Browser::new().sign_in(&away.url, login).await;

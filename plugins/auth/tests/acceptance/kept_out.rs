@@ -1,5 +1,5 @@
-//! A stolen session cannot block what the owner does by mail, and uses up none of the owner's
-//! limits.
+//! A stolen session cannot block actions that the owner takes by mail, and does not use up the
+//! owner's limits.
 
 use linchpin_auth::Limit;
 use serde_json::json;
@@ -63,7 +63,7 @@ async fn a_reset_beside_changes_of_the_profile(store: Store) {
             .await,
     );
     app.me(&thief.token).await.refused(401, "unauthorized");
-    // Nor from changing it in a session of theirs.
+    // Nor does it prevent a change in the owner's session.
     let owner = app
         .post(
             "/auth/login",
@@ -89,7 +89,7 @@ async fn a_reset_beside_changes_of_the_profile(store: Store) {
     app.me(&thief.token).await.refused(401, "unauthorized");
 }
 
-/// A thief who knows the password changes it over and over.
+/// A thief who knows the password changes it repeatedly.
 async fn a_reset_beside_changes_of_the_password(store: Store) {
     let (gate, post) = (Gate::default(), Post::default());
     let app = store
@@ -291,7 +291,8 @@ async fn text_messages_are_counted_by_session(store: Store) {
     }
     asks(&app, &owner).await.refused(429, "rate_limited");
     phone.code(15).await;
-    // A number that somebody is to set up has one as well, whoever asks: it may be a stranger's.
+    // A phone number that is being set up has a limit over all callers, because it may belong to
+    // another person.
     app.advance(3600).await;
     for n in 0..6 {
         let who = app.register(&format!("{n}@x.test")).await;

@@ -112,8 +112,8 @@ async fn a_key_that_is_needed_is_missed(store: Store) {
         .await;
 }
 
-/// Of a recovery code only a MAC is kept: the key stays needed until the codes are ended, and a
-/// command does so.
+/// Only a MAC of a recovery code is stored, so the old key is needed until a command ends the
+/// codes.
 async fn recovery_codes_end_with_their_key(store: Store) {
     if !store.keeps() {
         return;
@@ -241,7 +241,7 @@ async fn imported_hashes(store: Store) {
     );
     app.stop().await;
     if store.keeps() {
-        // It was replaced: whoever knew the old kind is not needed any more.
+        // The hash was replaced, so the legacy verifier is no longer needed.
         let app = store.app().await;
         assert_eq!(status(&app, GOOD).await, 200);
         assert_eq!(status(&app, "wrong-otter-91-lamp").await, 401);

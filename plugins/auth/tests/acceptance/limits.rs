@@ -23,7 +23,7 @@ fn behind_a_proxy(auth: Auth) -> Auth {
     auth.configure(|config| config.security.trust_proxy = TrustProxy::Hops(1))
 }
 
-/// Somebody at an address.
+/// A client at an address.
 struct Guest<'a> {
     app: &'a Server,
     address: String,
@@ -64,8 +64,8 @@ impl<'a> Guest<'a> {
     }
 }
 
-/// Whoever has an address for each guess has thirty an hour, which keep the owner out of nothing on
-/// a device of theirs.
+/// An attacker with many addresses has thirty guesses an hour, and they never lock the owner out on
+/// a known device.
 async fn guesses_from_many_addresses(store: Store) {
     let app = store.app_with(behind_a_proxy).await;
     let home = Guest::at(&app, 200);
@@ -102,7 +102,7 @@ async fn guesses_from_many_addresses(store: Store) {
         .send("POST", "/auth/login", &[("x-device-token", &device)], &own)
         .await;
     assert_eq!(known.status, 200, "{known:?}");
-    // Somebody else is not concerned, wherever they are.
+    // Other callers are not affected, at any address.
     assert_eq!(
         Guest::at(&app, 1).login("bob@x.test", GOOD).await.status,
         200
@@ -118,7 +118,7 @@ async fn guesses_from_many_addresses(store: Store) {
     );
 }
 
-/// An address has fifty, whoever they are of.
+/// An address has fifty guesses, over all accounts.
 async fn guesses_of_many_names(store: Store) {
     let app = store.app_with(behind_a_proxy).await;
     Guest::at(&app, 200)
@@ -252,7 +252,8 @@ async fn each_address_has_so_many(store: Store) {
     full(&hidden, 150, "/auth/verify-and-login", &token, 400).await;
 }
 
-/// Two are answered as ever, the third is not; elsewhere it is, and here after a minute.
+/// Two calls succeed and the third is refused. From another address it succeeds, and here after a
+/// minute.
 async fn full(app: &Server, n: usize, path: &str, body: &Json, usual: u16) {
     let (here, elsewhere) = (Guest::at(app, n), Guest::at(app, n + 50));
     for _ in 0..2 {
@@ -274,7 +275,7 @@ async fn full(app: &Server, n: usize, path: &str, body: &Json, usual: u16) {
     assert_eq!(here.post(path, body).await.status, usual, "{path}");
 }
 
-/// Somebody with a proved mailbox, from an address of their own.
+/// A user with a verified mailbox, at an address of their own.
 async fn signed_up(app: &Server, email: &str) -> SignedIn {
     let n = email.bytes().next().map_or(0, usize::from);
     let made = Guest::at(app, n)
@@ -354,7 +355,7 @@ async fn each_account_has_so_many(store: Store) {
     }
 }
 
-/// Who asks for mails to somebody is told nothing; what has been mailed last is good.
+/// A caller who requests mails for another account learns nothing; the latest mail stays valid.
 async fn what_is_full_in_silence(store: Store) {
     let post = Post::default();
     let app = store.app_with(|auth| {

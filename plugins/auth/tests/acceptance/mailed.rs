@@ -178,8 +178,8 @@ async fn a_magic_link_signs_in_once(store: Store) {
     assert_eq!(post.count("magic_link"), 2);
 }
 
-// Somebody signs up with another's address; its owner signs in by link, and nothing of the stranger
-// is left.
+// A stranger signs up with another person's address; when the owner signs in by link, everything of
+// the stranger is removed.
 async fn a_magic_link_that_first_proves_a_mailbox_resets_the_account(store: Store) {
     let post = Post::default();
     let app = verifying(&store, &post, false).await;
@@ -206,7 +206,7 @@ async fn a_magic_link_that_first_proves_a_mailbox_resets_the_account(store: Stor
         (me["hasPassword"].clone(), me["emailVerified"].clone()),
         (json!(false), json!(true))
     );
-    // Nobody's password goes in silence.
+    // A removed password is always reported by mail.
     post.all("password_changed", 1).await;
     let past = app
         .get(&owner.signed_in().token, "/auth/activity?limit=100")
@@ -231,7 +231,7 @@ async fn a_magic_link_that_first_proves_a_mailbox_resets_the_account(store: Stor
         .await;
     assert_eq!(set.status, 200, "{set:?}");
     app.advance(1).await;
-    // A suspended account is told so, and only to who has the token.
+    // A suspended account gets the reason only with a valid token.
     app.post(
         "/auth/magic-link/request",
         json!({ "identifier": "owner@x.test" }),
@@ -304,7 +304,7 @@ async fn a_magic_link_may_create_an_account(store: Store) {
             &json!(["member"])
         )
     );
-    // Somebody signs up otherwise before it is followed.
+    // Another sign-up with the address happens before the link is opened.
     ask("late@x.test").await;
     let token = link(&post.all("magic_link", 4).await, "late@x.test");
     app.register("late@x.test").await;
@@ -471,14 +471,14 @@ async fn the_language_of_a_mail(store: Store) {
     );
 }
 
-/// A notice asks for nothing that there is no way to do.
+/// A notice recommends only actions that the app offers.
 async fn what_to_do_about_a_notice(store: Store) {
     let changed = json!({ "password": "another-otter-92-lamp", "currentPassword": GOOD });
     for (resets, expected) in [
         (Some(true), "If it was not you, reset your password now."),
         (
             Some(false),
-            "If it was not you, change your password now, or ask whoever runs Acme for help.",
+            "If it was not you, change your password now, or contact the operator of Acme.",
         ),
     ] {
         let post = Post::default();

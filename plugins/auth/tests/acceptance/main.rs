@@ -14,6 +14,7 @@ mod chromium;
 mod client_proofs;
 mod concealed;
 mod concurrent_endings;
+mod connections;
 mod cookies;
 mod deletion;
 mod devices;

@@ -44,7 +44,7 @@ async fn an_authenticator_app_is_set_up_with_a_code(store: Store) {
             "otpauth://totp/Acme:a%2Bb%40x.test?secret={secret}&issuer=Acme&algorithm=SHA1&digits=6&period=30"
         )
     );
-    // Nothing is asked for before the app is proved.
+    // No factor is required before the app has been verified.
     assert_eq!(
         app.try_login("a+b@x.test").await.json()["mfaRequired"],
         json!(null)
@@ -677,7 +677,7 @@ async fn a_challenge_dies_with_what_it_was_made_for(store: Store) {
     app.verify(&token, &code)
         .await
         .refused(401, "invalid_challenge");
-    // A factor that goes, and one that comes.
+    // Removing a factor and adding one.
     let token = app.challenged("a@x.test").await;
     assert_eq!(
         app.with(&me.token, "DELETE", "/auth/mfa", None)
@@ -752,7 +752,7 @@ async fn nothing_stands_in_for_another_purpose(store: Store) {
         .await
         .refused(400, "invalid_token");
     }
-    // Somebody else's set-up is not one's own.
+    // A set-up belongs to its user.
     let bob = app.register("b@x.test").await;
     app.send(
         &bob,

@@ -21,8 +21,7 @@ cases!(
     trusted_devices_skip_the_second_factor,
 );
 
-/// Whoever has the password asks for codes until there are no more: that keeps the owner from
-/// nothing.
+/// An attacker with the password requests codes up to the limit; this does not affect the owner.
 async fn refused_codes_do_not_use_up_the_owners(store: Store) {
     let post = Post::default();
     let app = app(&store, &post).await;
@@ -42,7 +41,7 @@ async fn refused_codes_do_not_use_up_the_owners(store: Store) {
         )
         .await
     };
-    // What a challenge has no more of takes nothing from its user.
+    // The limit of a challenge does not count against its user.
     let token = app.challenged("a@x.test").await;
     for _ in 0..3 {
         assert_eq!(resend(&token).await.status, 200);
@@ -60,7 +59,8 @@ async fn refused_codes_do_not_use_up_the_owners(store: Store) {
     }
     let token = app.challenged("a@x.test").await;
     resend(&token).await.refused(429, "rate_limited");
-    // Her own device is counted by itself, and what is refused there costs her challenge nothing.
+    // Her own device has a counter of its own, and refusals there do not count against her
+    // challenge.
     let headers = [
         ("content-type", "application/json"),
         ("x-device-token", device.as_str()),
@@ -101,7 +101,7 @@ async fn accounts_without_an_address_get_no_mailed_codes(store: Store) {
     app.with(&ada.token, "POST", "/auth/mfa/email-otp/enable", None)
         .await
         .refused(400, "email_missing");
-    // It keeps nobody from another factor.
+    // Another factor can still be used.
     enrol(&app, &ada).await;
     assert_eq!(post.count("email_otp"), 0);
     let bob = app
@@ -119,8 +119,8 @@ async fn accounts_without_an_address_get_no_mailed_codes(store: Store) {
     );
 }
 
-/// A mailed link and a mailed code are one thing that somebody has: whoever has another factor is
-/// asked for that.
+/// A mailed link and a mailed code prove the same mailbox, so a user with another factor must use
+/// that one.
 async fn a_mailed_link_is_not_followed_by_a_mailed_code(store: Store) {
     let post = Post::default();
     let app = app_with(&store, &post, |auth| {
@@ -168,7 +168,7 @@ async fn a_mailed_link_is_not_followed_by_a_mailed_code(store: Store) {
     let done = app.verify(&token, &code_at(&app, &ada.secret, 0)).await;
     assert_eq!(done.status, 200, "{done:?}");
     assert_eq!(post.count("email_otp"), 1, "that of the set-up");
-    // Whoever has nothing else is sent a code all the same: it is the method that they chose.
+    // A user without another factor gets a code by mail, because they chose this method.
     let me = done.signed_in();
     assert_eq!(
         app.with(&me.token, "DELETE", "/auth/mfa/totp", None)
@@ -453,8 +453,7 @@ async fn text_messages_are_limited(store: Store) {
         app.challenged("a@x.test").await;
         phone.code(sent).await;
     }
-    // The fifth of the hour was the last; the challenge is there all the same, and says so when
-    // asked.
+    // The fifth message of the hour was the last. The challenge still exists and reports the limit.
     let token = app.challenged("a@x.test").await;
     let full = app
         .post("/auth/mfa/resend", json!({ "mfaToken": token }))
@@ -469,8 +468,7 @@ async fn text_messages_are_limited(store: Store) {
     phone.code(7).await;
 }
 
-/// Where no message can be sent any more, what is set up is still asked for, and a recovery code
-/// still answers.
+/// If text messages are disabled, an existing factor is still required, and a recovery code works.
 async fn disabled_text_messages_leave_recovery_codes(store: Store) {
     let (post, phone) = (Post::default(), Phone::default());
     let app = app_with(&store, &post, |auth| phone.on(auth)).await;
@@ -499,7 +497,7 @@ async fn disabled_text_messages_leave_recovery_codes(store: Store) {
         .refused(400, "method_unavailable");
     let signed_in = app.verify(&token, &recovery[0]).await;
     assert_eq!(signed_in.status, 200, "{signed_in:?}");
-    // The same holds of a proof by somebody who is signed in.
+    // The same applies to a proof by a signed-in user.
     let ways = app
         .send(
             &signed_in.signed_in(),
@@ -687,8 +685,8 @@ async fn trusted_devices_skip_the_second_factor(store: Store) {
     // Its time ends.
     app.advance(3600).await;
     assert!(asks(&on(&device, GOOD).await));
-    // So does the trust: with the password, with a factor, when one leaves everywhere, and with a
-    // suspension.
+    // Trust also ends: with a new password, with a changed factor, with a sign-out everywhere, and
+    // with a suspension.
     let password = "amber-walrus-17-dune";
     let me = verify(Some(&device)).await.signed_in();
     assert!(!asks(&on(&device, GOOD).await));

@@ -1,5 +1,4 @@
-//! Second factors beside what the cases name: what a browser sends by itself, hooks, transports, an
-//! account that is to be deleted.
+//! Second factors in combination with cookies, hooks, transports and a scheduled deletion.
 
 use std::sync::{Arc, Mutex};
 
@@ -54,7 +53,7 @@ async fn a_page_of_another_origin_completes_nothing(store: Store) {
     )
     .await
     .refused(415, "unsupported_media_type");
-    // A stale cookie keeps nobody out, and no try was counted.
+    // A stale cookie does not prevent a sign-in, and no attempt was counted.
     let headers = [
         ("content-type", "application/json"),
         ("cookie", "__Host-token=stale"),
@@ -122,7 +121,7 @@ async fn a_browser_steps_up_with_its_token(store: Store) {
         .refused(403, "csrf_failed");
 }
 
-/// Notes what it is asked.
+/// Records the calls of hooks.
 #[derive(Clone, Default)]
 struct Asked(Arc<Mutex<Vec<(&'static str, String)>>>);
 
@@ -169,7 +168,7 @@ async fn hooks_are_asked_once(store: Store) {
         ]
     );
     assert_eq!(claims(&done.text("token"))["plan"], "pro");
-    // A step-up asks nobody, and keeps the claims.
+    // A step-up calls no hook and keeps the claims.
     app.advance(30).await;
     let body = json!({ "method": "totp", "code": code_at(&app, &ada.secret, 0) });
     let stepped_up = app

@@ -1,6 +1,5 @@
-//! The state machine of sign-ins as a model: what somebody may do next, what the server answers to
-//! it, and the invariants that whatever it gives out is held against. `model_walks` goes through it
-//! by chance, `model_search` everywhere.
+//! A model of the sign-in state machine: the possible calls, the expected responses, and the
+//! invariants of every token. `model_walks` runs random walks, `model_search` visits every state.
 
 use serde_json::{Value as Json, json};
 
@@ -9,7 +8,7 @@ use crate::post::Post;
 use crate::server::{GOOD, Reply, Server, Store};
 
 const OTHER: &str = "amber-walrus-17-dune";
-/// Wrong answers that a challenge survives, unless the server is told otherwise.
+/// The number of wrong codes that a challenge allows by default.
 pub const TRIES: i64 = 5;
 pub const CHALLENGE: i64 = 300;
 
@@ -80,7 +79,7 @@ pub struct Model {
     pub sessions: Vec<Session>,
     pub challenges: Vec<Challenge>,
     pub device: Option<String>,
-    /// Tokens of sessions that have ended, or that go on under another.
+    /// Tokens of sessions that have ended or were renewed.
     pub dead: Vec<String>,
     /// How often a challenge may be answered wrongly.
     pub tries: i64,
@@ -101,7 +100,7 @@ fn check(holds: bool, what: &str, reply: &Reply) -> Walked {
 }
 
 impl Model {
-    /// Somebody who has just signed up.
+    /// A user who has just signed up.
     pub async fn of(app: &Server, email: String, tries: i64) -> Self {
         let who = app.register(&email).await;
         let first = Session {
@@ -463,7 +462,8 @@ impl Model {
             )?;
         }
         if !waits {
-            // A suspended account gets the reason only with a valid challenge, and there is none.
+            // A suspended account gets the reason only with a valid challenge, and there is no
+            // challenge.
             return check(
                 reply.status == 401 && reply.text("code") == "invalid_challenge",
                 "a dead challenge",
@@ -495,8 +495,8 @@ impl Model {
         (!self.sessions.is_empty()).then(|| dice.below(self.sessions.len()))
     }
 
-    /// Every token is worth what the model says; of those that are worth nothing, so many of the
-    /// latest are tried.
+    /// Checks that every token is as valid as the model says; of the invalid ones, only the latest
+    /// are tried.
     pub async fn held(&self, app: &Server, dead: usize) -> Walked {
         for session in &self.sessions {
             let reply = app.me(&session.token).await;

@@ -21,7 +21,7 @@ const TRIES: i64 = 2;
 const RECENT: i64 = 900;
 /// More moves than a search takes.
 const ENOUGH: usize = 50_000;
-/// After so many moves an account is left for a new one: what has ended piles up.
+/// After this number of moves a new account is used, because ended sessions and tokens accumulate.
 const LONG: usize = 400;
 
 /// Which one is meant, where there are several.
@@ -94,7 +94,7 @@ const MOVES: [(Move, End); 24] = {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Waiting {
     None,
-    /// It waits, for so many answers.
+    /// Wait for a number of responses.
     For(i64),
     /// It was answered, or voided.
     Over,
@@ -112,8 +112,8 @@ struct State {
     /// Whether a code of the present instant is new.
     code: bool,
     device: bool,
-    /// The sessions, the oldest first: whether each is recent, was refreshed before, and has proved
-    /// a factor that is there.
+    /// The sessions, the oldest first: whether each is recent, was refreshed, and has proved an
+    /// existing factor.
     sessions: Vec<(bool, bool, bool)>,
     waiting: Waiting,
     unused: usize,
@@ -250,8 +250,7 @@ impl Map {
             .collect()
     }
 
-    /// The next move of the shortest way to somewhere where there is something to do; `None` when
-    /// there is none from here.
+    /// The next move on the shortest path to a state with unvisited moves; `None` if there is none.
     fn next(&self, here: usize, waiting: &[usize]) -> Option<usize> {
         if waiting.contains(&here) {
             return self.open[here].first().copied();
@@ -287,7 +286,7 @@ struct Seen {
     walked: usize,
 }
 
-/// Goes everywhere; what the model does not agree with, after the moves that led there.
+/// Visits every state; returns the first difference from the model with the moves that led to it.
 async fn search(app: &Server, deep: usize) -> Result<Seen, String> {
     let mut map = Map::default();
     let (mut accounts, mut total) = (0, 0);

@@ -1,8 +1,8 @@
 //! Random walks through the state machine of sign-ins, each answer compared with the model. Walks
 //! on servers that are wrong in a known way show that they can fail.
 //!
-//! The seeds are 1, 2, 3 and so on, and a failure names its own. `LINCHPIN_WALKS=500` walks from so
-//! many.
+//! The seeds are 1, 2, 3 and so on, and a failure names its seed. `LINCHPIN_WALKS=500` sets the
+//! number of walks.
 
 use crate::cases;
 use crate::model::{Answer, Choose, Model, Move, TRIES, Walked, server};
@@ -124,7 +124,7 @@ async fn a_server_whose_challenges_last_is_noticed(store: Store) {
 
 async fn a_server_without_second_factors_is_noticed(store: Store) {
     let app = server(&store, |_| {}).await;
-    // The factor is there for the model and not for the server: as after a write that was lost.
+    // The factor exists in the model and not on the server, as after a lost write.
     let mut model = Model::of(&app, "walker@x.test".to_owned(), TRIES).await;
     model.secret = Some("JBSWY3DPEHPK3PXPJBSWY3DPEHPK3PXP".to_owned());
     let step = Move::Login {

@@ -200,7 +200,7 @@ async fn a_native_client_proves_itself_by_its_verifier(store: Store) {
     );
     let go = async || {
         let away = Away::from(&app, &format!("/auth/peer?codeChallenge={challenge}")).await;
-        // What goes to the provider is a challenge of the app's own.
+        // The app sends a challenge of its own to the provider.
         assert_ne!(away.asked("code_challenge"), challenge);
         let callback = Browser::new().sign_in(&away.url, "nat").await;
         let code = landed(&away.back(&app, &callback).await, "code");
@@ -214,7 +214,7 @@ async fn a_native_client_proves_itself_by_its_verifier(store: Store) {
         )
         .await;
     assert_eq!(done.status, 200, "{done:?}");
-    // A wrong verifier spends the code, and the cookie does not stand in for it.
+    // A wrong verifier uses up the code, and the cookie does not replace the verifier.
     for wrong in [
         "",
         "wrong",
@@ -328,7 +328,7 @@ async fn a_wrong_state_is_refused(store: Store) {
     let callback = Browser::new().sign_in(&late.url, "sid").await;
     app.advance(601).await;
     refused(&late.back(&app, &callback).await);
-    // Whoever does not want to says so.
+    // The user refuses at the provider.
     let away = Away::from(&app, "/auth/peer?returnTo=/app").await;
     let callback = Browser::new().deny(&away.url).await;
     assert_eq!(
@@ -405,7 +405,7 @@ async fn rotated_keys_of_a_provider_are_fetched(store: Store) {
     assert_eq!(enter(&app, "peer", "ada").await.status, 200);
     peer.rotate().await;
     assert_eq!(enter(&app, "peer", "ada").await.status, 200);
-    // A second time within the minute: nobody who makes up key ids has us fetch keys for each.
+    // At most one fetch per minute: unknown key ids do not make the app fetch keys each time.
     peer.rotate().await;
     let away = Away::from(&app, "/auth/peer").await;
     let callback = Browser::new().sign_in(&away.url, "ada").await;

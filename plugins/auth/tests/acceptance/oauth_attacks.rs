@@ -1,4 +1,5 @@
-//! Attacks, and broken providers: each ends at the return address with a code, and signs nobody in.
+//! Attacks and broken providers: each flow ends at the return address with an error code, without a
+//! sign-in.
 
 mod elsewhere;
 mod provider;
@@ -36,7 +37,7 @@ cases! {
         tokens_that_prove_nothing;
 }
 
-/// An app whose provider `stand` is the server, at the present.
+/// An app with the provider `stand`.
 async fn app(store: &Store, standin: &StandIn) -> Server {
     app_with(store, standin, |auth| auth).await
 }
@@ -56,7 +57,7 @@ async fn app_with(store: &Store, standin: &StandIn, change: impl FnOnce(Auth) ->
     app
 }
 
-/// Goes there and comes back.
+/// Goes to the provider and returns.
 async fn arrive(app: &Server) -> (Away, Reply) {
     let away = Away::from(app, "/auth/stand").await;
     let callback = Browser::new().sign_in(&away.url, "").await;
@@ -162,7 +163,7 @@ async fn hooks_are_asked(store: Store) {
         arrive(&app).await.1.header("location"),
         "/?error=hook_rejected"
     );
-    // It is told behind the request's back.
+    // The hook `post_register` runs after the response.
     for _ in 0..500 {
         if seen
             .lock()
@@ -199,8 +200,8 @@ async fn suspended_and_unverified(store: Store) {
         })
     })
     .await;
-    // A provider that is not trusted with addresses: the account is there, and its address has to
-    // be proved first.
+    // A provider whose addresses are not trusted: the account exists, and its address must be
+    // verified first.
     assert_eq!(
         arrive(&app).await.1.header("location"),
         "/?error=email_not_verified"
@@ -310,8 +311,7 @@ async fn limits(store: Store) {
         .refused(429, "rate_limited");
 }
 
-/// No secret, token, address or word of a provider is in an answer, in an address, or in what is
-/// written down.
+/// No response, URL or stored record contains a secret, token, address or text of a provider.
 async fn nothing_secret_is_kept_or_told(store: Store) {
     let standin = StandIn::start().await;
     let app = app(&store, &standin).await;
@@ -403,8 +403,7 @@ async fn settings_are_told_by_key(store: Store) {
         !error.contains("the-client-secret") && !error.contains("BEGIN nothing"),
         "{error}"
     );
-    // Production takes nothing without TLS, not even from this machine; and without a public
-    // address nobody can be sent back.
+    // Production requires TLS for every URL, also local ones, and a public address for redirects.
     let auth = |auth: Auth| {
         auth.provider(
             "local",

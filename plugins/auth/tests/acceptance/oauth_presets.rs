@@ -1,4 +1,4 @@
-//! Every preset, at a server that stands in for the real one and checks what it checks.
+//! Every preset, with a test server that checks the same as the real provider.
 
 use linchpin_auth::{ProviderSection, SecretText};
 use serde_json::{Value as Json, json};
@@ -398,7 +398,7 @@ async fn microsoft(store: Store) {
     for (asked, tid, of, edov, expected) in [
         ("common", json!(TENANT), TENANT, yes(), "code"),
         ("common", json!(PERSONAL), PERSONAL, json!("1"), "code"),
-        // Nobody has said that the address is theirs: any tenant can write any.
+        // The address is not verified: any tenant can set any address.
         (
             "common",
             json!(TENANT),
@@ -506,7 +506,7 @@ async fn gitlab(store: Store) {
     );
 }
 
-/// Where those who are not stood in for are sent.
+/// The addresses of the real providers.
 async fn real_addresses(store: Store) {
     let app = store
         .app_with(|auth| {

@@ -125,7 +125,7 @@ impl Page {
         })
     }
 
-    /// Calls a hook; what it answered, and what the client has then.
+    /// Calls a hook; returns its result and the state of the client.
     fn call(&mut self, hook: &str, with: Json) -> (Json, Json) {
         self.called.insert(hook.to_owned());
         let answer = self.order(&json!({ "call": hook, "with": with }));
@@ -151,7 +151,7 @@ impl Page {
         data
     }
 
-    /// Calls a hook that is refused; what the client has then.
+    /// Calls a hook that is refused; returns the state of the client.
     #[track_caller]
     fn refused(&mut self, hook: &str, with: Json, status: u16, code: &str) -> Json {
         self.called.insert(hook.to_owned());
@@ -181,7 +181,7 @@ impl Page {
             .to_owned()
     }
 
-    /// Goes to an address; what the browser is answered there.
+    /// Opens an address; returns the response to the browser.
     fn visit(&mut self, url: &str) -> Json {
         self.order(&json!({ "visit": url }))["data"].clone()
     }

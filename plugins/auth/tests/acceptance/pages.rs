@@ -22,7 +22,7 @@ cases! {
 async fn signing_up_in_and_out(store: Store) {
     let app = store.app().await;
     let mut ada = Visitor::new(&app);
-    // Whoever is not signed in is asked to, and comes back.
+    // A visitor without a session is asked to sign in, and then returns to the page.
     let asked = ada.get("/sessions").await;
     assert_eq!(
         (asked.status, asked.header("location").as_str()),
@@ -41,12 +41,12 @@ async fn signing_up_in_and_out(store: Store) {
     );
     assert!(!ada.is_signed_in().await && !ada.cookies.contains_key("__Host-token"));
     assert!(text(&ada.get("/sign-in?done=signed-out").await).contains("You are signed out."));
-    // What is wrong is said on the page, and what was typed is still there, but for the password.
+    // Problems are shown on the page. The input is kept, except for the password.
     let wrong = ada.sign_in("ada@example.test", "not the password").await;
     assert_eq!(wrong.status, 401);
     let page = text(&wrong);
     assert!(
-        page.contains("role=\"alert\">The email address or the password is not right.")
+        page.contains("role=\"alert\">The email address or the password is wrong.")
             && page.contains("value=\"ada@example.test\""),
         "{page}"
     );
@@ -78,7 +78,7 @@ async fn signing_up_in_and_out(store: Store) {
         )
         .await;
     assert!(
-        taken.status == 409 && text(&taken).contains("There is an account already."),
+        taken.status == 409 && text(&taken).contains("An account already exists."),
         "{}",
         text(&taken)
     );
@@ -114,8 +114,7 @@ async fn where_one_goes_back_to(store: Store) {
         ("", "/auth/ui/security"),
         ("/auth/ui/sessions", "/auth/ui/sessions"),
         ("/authors", "/authors"),
-        // What the routes of the plugin do is nothing that somebody is sent to: a link to a
-        // provider would be made.
+        // Routes of the plugin are no return targets: one of them would start a link to a provider.
         ("/auth", "/auth/ui/security"),
         ("/auth/stand/link", "/auth/ui/security"),
         ("/auth/stand/link?x#y", "/auth/ui/security"),
@@ -172,12 +171,12 @@ async fn mails_and_their_codes(store: Store) {
     let app = store.app_with(|auth| everything(&post, auth)).await;
     let mut ada = Visitor::new(&app);
     ada.sign_up("ada@example.test").await;
-    assert!(text(&ada.get("/security").await).contains("Send confirmation mail"));
+    assert!(text(&ada.get("/security").await).contains("Send confirmation email"));
     // Confirming, by the code alone.
     let code = post.token("verify_email", 1).await;
     let wrong = ada.fill("/verify", "/verify", &[("token", "x")]).await;
     assert!(
-        wrong.status == 400 && text(&wrong).contains("is not valid any more"),
+        wrong.status == 400 && text(&wrong).contains("is no longer valid"),
         "{}",
         text(&wrong)
     );
@@ -198,7 +197,7 @@ async fn mails_and_their_codes(store: Store) {
         );
     }
     let code = post.token("password_reset", 1).await;
-    // A password that will not do leaves the code as it is; the whole link does as well.
+    // A refused password does not use up the code. The form also accepts the whole link.
     let link = format!("https://app.test/reset#token={code}");
     let weak = nobody
         .fill(
@@ -442,7 +441,7 @@ async fn limits_are_told(store: Store) {
         "{}",
         text(&refused)
     );
-    // A suspended account is told so, after the right password.
+    // A suspended account is reported after the correct password.
     let me = app.me(&ada.cookies["__Host-token"]).await.text("id");
     app.change(&me, json!({ "suspended": true })).await;
     let mut bob = Visitor::new(&app);
@@ -549,7 +548,7 @@ async fn where_there_are_pages(store: Store) {
     );
     let method = nobody.send("DELETE", "/auth/ui/sign-in", &[], "").await;
     assert!(
-        method.status == 405 && text(&method).contains("cannot be used in this way."),
+        method.status == 405 && text(&method).contains("does not support that request method."),
         "{}",
         text(&method)
     );
@@ -561,7 +560,7 @@ async fn leaving_and_staying(store: Store) {
     let app = store.app_with(|auth| post.on(auth)).await;
     let mut ada = Visitor::new(&app);
     ada.sign_up("ada@example.test").await;
-    // Whoever it is confirms that first.
+    // The user must confirm their identity first.
     let asked = ada.fill("/delete", "/delete", &[]).await;
     assert_eq!(
         asked.header("location"),

@@ -1,5 +1,5 @@
-//! The pages in Chromium: with a script and without, on a large screen and on a phone. What was
-//! seen is kept as pictures beside the build (`tmp/pages` of the target folder).
+//! The pages in Chromium: with and without scripts, on a large screen and on a phone. Pictures are
+//! stored in the target folder (`tmp/pages`).
 
 use linchpin_auth::{Auth, SameSite};
 use serde_json::json;
@@ -75,7 +75,7 @@ async fn a_person_with_a_script() {
         .await;
     assert_eq!(browser.path().await, "/auth/ui/security");
     browser.picture("security").await;
-    // The mail once more, by somebody who has lost the first.
+    // Sends the mail again, for a user who has lost the first.
     browser.submit("form[action$='/verify/resend']", &[]).await;
     assert_eq!(
         browser.path().await,
@@ -264,8 +264,7 @@ async fn a_person_with_two_factors() {
     app.stop().await;
 }
 
-/// The provider is another site, with pages of its own: what leads there and back goes by nothing
-/// but what a browser does.
+/// The provider is another site with its own pages; only browser redirects connect both.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_person_with_a_provider() {
     for (script, strict) in [(true, false), (false, false), (true, true)] {
@@ -354,7 +353,8 @@ async fn with_a_provider(script: bool, strict: bool) {
         .submit("form[action$='/provider/unlink']", &[])
         .await;
     assert_eq!(browser.path().await, "/auth/ui/security?done=unlinked");
-    // Linking, once the address is confirmed. The provider knows them still, and asks for nothing.
+    // Links a provider after the address was confirmed. The provider still has a session and asks
+    // nothing.
     browser.open(&at("/provider/link?id=acme")).await;
     assert!(
         browser
@@ -384,7 +384,7 @@ async fn with_a_provider(script: bool, strict: bool) {
     if script && !strict {
         browser.picture("security-with-provider").await;
     }
-    // Another address: its page, and the link that makes it the account's.
+    // Changes the address: the page, and the link in the mail.
     browser.open(&at("/email")).await;
     if script && !strict {
         browser.picture("email").await;
@@ -430,8 +430,8 @@ async fn with_a_provider(script: bool, strict: bool) {
     app.stop().await;
 }
 
-/// The page stays open until its session has to be renewed: by the script, where that asks first,
-/// and by the page where a form is sent.
+/// The page stays open until its session must be renewed: by the script before a request, and by
+/// the server when a form is sent.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_person_who_was_away() {
     let post = Post::default();

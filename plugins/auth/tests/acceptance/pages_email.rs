@@ -22,7 +22,7 @@ fn verifying(auth: Auth) -> Auth {
     })
 }
 
-/// Proves who is there for the page that asks.
+/// Confirms the user's identity for a page that needs it.
 async fn confirm(visitor: &mut Visitor<'_>, page: &str) {
     let target = format!("/auth/ui{page}");
     let confirm = format!("/confirm?returnTo={target}");
@@ -52,7 +52,7 @@ async fn another_address(store: Store) {
     assert!(
         text(&ada.get("/security").await).contains("href=\"/auth/ui/email\">Change email address")
     );
-    // Nothing without a proof a moment ago; it is asked for before anything is typed.
+    // A recent proof is required, and it is requested before the form is shown.
     assert_eq!(
         ada.get("/email").await.header("location"),
         "/auth/ui/confirm?returnTo=%2Fauth%2Fui%2Femail"
@@ -84,10 +84,11 @@ async fn another_address(store: Store) {
     );
     let page = text(&ada.get("/security?done=email-asked").await);
     assert!(
-        page.contains("a message is on its way") && page.contains("<strong>ada@x.test</strong>"),
+        page.contains("we have sent an email to it")
+            && page.contains("<strong>ada@x.test</strong>"),
         "{page}"
     );
-    // The mail of the new address makes it the account's.
+    // The link in the mail to the new address completes the change.
     let code = post.token("verify_new_email", 1).await;
     assert_eq!(
         ada.fill("/verify", "/verify", &[("token", &code)])
@@ -97,11 +98,12 @@ async fn another_address(store: Store) {
     );
     let page = text(&ada.get("/security?done=email").await);
     assert!(
-        page.contains("Your email address is changed.")
+        page.contains("Your email address was changed.")
             && page.contains("<strong>new@x.test</strong>"),
         "{page}"
     );
-    // The mail of the former one takes that back, from any browser, and whoever changed it is out.
+    // The link in the mail to the former address undoes it, in any browser, and ends the other
+    // session.
     let undo = post.token("email_changed", 1).await;
     let mut owner = Visitor::new(&app);
     assert_eq!(
@@ -113,7 +115,7 @@ async fn another_address(store: Store) {
     );
     assert!(
         text(&owner.get("/sign-in?done=undone").await)
-            .contains("Your former email address is back")
+            .contains("Your former email address was restored")
     );
     assert!(!ada.is_signed_in().await);
     assert_eq!(owner.sign_in("ada@x.test", GOOD).await.status, 303);
@@ -143,7 +145,7 @@ async fn an_address_in_use(store: Store) {
     assert_eq!(post.all("verify_new_email", 1).await[0].to, "free@x.test");
 }
 
-/// A code by mail is no proof for taking mail elsewhere: the page that asks for proof offers none.
+/// A code by mail is no proof for a change of the address, and the page does not offer it.
 async fn what_is_mailed_proves_nothing_here(store: Store) {
     let post = Post::default();
     let app = app_with(&store, &post, verifying).await;
@@ -179,7 +181,7 @@ async fn what_is_mailed_proves_nothing_here(store: Store) {
         !page.contains("Email me a code") && page.contains("A recovery code."),
         "{page}"
     );
-    // A repeated proof is asked for again.
+    // A repeated proof is requested again.
     ada.fill("/confirm", "/confirm/send", &[("method", "emailOtp")])
         .await;
     let code = post.code(2).await;
@@ -224,14 +226,14 @@ async fn the_mail_once_more(store: Store) {
     let mut ada = Visitor::new(&app);
     ada.sign_up("ada@x.test").await;
     post.token("verify_email", 1).await;
-    assert!(text(&ada.get("/security").await).contains("Send confirmation mail"));
+    assert!(text(&ada.get("/security").await).contains("Send confirmation email"));
     assert_eq!(
         ada.fill("/security", "/verify/resend", &[])
             .await
             .header("location"),
         "/auth/ui/security?done=sent"
     );
-    assert!(text(&ada.get("/security?done=sent").await).contains("on its way"));
+    assert!(text(&ada.get("/security?done=sent").await).contains("we have sent an email"));
     post.token("verify_email", 2).await;
     let mut anybody = Visitor::new(&app);
     for email in ["nobody@x.test", "ada@x.test"] {
@@ -254,14 +256,14 @@ async fn the_mail_once_more(store: Store) {
     );
     let page = text(&ada.get("/security").await);
     assert!(
-        page.contains("Confirmed") && !page.contains("Send confirmation mail"),
+        page.contains("Confirmed") && !page.contains("Send confirmation email"),
         "{page}"
     );
     let odd = anybody
         .fill("/verify", "/verify/resend", &[("email", "x")])
         .await;
     assert!(
-        odd.status == 400 && text(&odd).contains("No mail?"),
+        odd.status == 400 && text(&odd).contains("No email?"),
         "{}",
         text(&odd)
     );
@@ -283,7 +285,7 @@ async fn kept_by_mail(store: Store) {
     );
     let wrong = owner.fill("/keep", "/keep", &[("token", "x")]).await;
     assert!(
-        wrong.status == 400 && text(&wrong).contains("is not valid any more"),
+        wrong.status == 400 && text(&wrong).contains("is no longer valid"),
         "{}",
         text(&wrong)
     );

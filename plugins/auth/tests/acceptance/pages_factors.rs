@@ -1,4 +1,4 @@
-//! The pages of second factors: setting them up, signing in with them, and confirming who is there.
+//! The pages of second factors: set-up, sign-in, and confirmation of the user's identity.
 
 use linchpin_auth::Auth;
 use serde_json::json;
@@ -45,7 +45,7 @@ async fn set_up(app: &Server, ada: &mut Visitor<'_>) -> (String, Vec<String>) {
         )
         .await;
     assert!(
-        refused.status == 401 && text(&refused).contains("That code is not right."),
+        refused.status == 401 && text(&refused).contains("The code is wrong."),
         "{}",
         text(&refused)
     );
@@ -103,7 +103,7 @@ async fn an_app_by_forms(store: Store) {
         .fill("/second", "/second", &[("code", &wrong(&code))])
         .await;
     assert!(
-        refused.status == 401 && text(&refused).contains("That code is not right."),
+        refused.status == 401 && text(&refused).contains("The code is wrong."),
         "{}",
         text(&refused)
     );
@@ -210,7 +210,7 @@ async fn mailed_codes_by_forms(store: Store) {
             .status,
         303
     );
-    // Confirming who is there, by a code that is sent for it.
+    // Confirms the identity with a code that is sent for it.
     app.advance(301).await;
     let asked = other
         .fill(
@@ -283,7 +283,7 @@ async fn an_app_beside_mailed_codes(store: Store) {
     let mailed = post.code(2).await;
     let page = other.get("/second").await;
     assert!(
-        hidden(&page, "from").is_none() && text(&page).contains("Where is the code from?"),
+        hidden(&page, "from").is_none() && text(&page).contains("Source of the code"),
         "{}",
         text(&page)
     );
@@ -292,7 +292,7 @@ async fn an_app_beside_mailed_codes(store: Store) {
         .fill("/second", "/second", &[("code", &mailed), ("from", "totp")])
         .await;
     assert!(
-        refused.status == 401 && text(&refused).contains("That code is not right."),
+        refused.status == 401 && text(&refused).contains("The code is wrong."),
         "{}",
         text(&refused)
     );
@@ -317,8 +317,8 @@ async fn an_app_beside_mailed_codes(store: Store) {
         )
         .await;
     assert_eq!(done.status, 303, "{}", text(&done));
-    // The same where it is confirmed who is there; what a sign-in left in the browser says nothing
-    // of a message.
+    // The same for a confirmation of the identity: the state of the sign-in in the browser does not
+    // affect it.
     app.advance(301).await;
     assert_eq!(
         hidden(&third.get("/confirm").await, "from").as_deref(),
@@ -328,7 +328,7 @@ async fn an_app_beside_mailed_codes(store: Store) {
         .fill("/confirm", "/confirm/send", &[("method", "emailOtp")])
         .await;
     post.code(4).await;
-    assert!(text(&third.get("/confirm").await).contains("Where is the code from?"));
+    assert!(text(&third.get("/confirm").await).contains("Source of the code"));
     let done = third
         .fill(
             "/confirm",
@@ -527,7 +527,8 @@ async fn nothing_without_a_fresh_proof(store: Store) {
     );
 }
 
-/// An account that is to be deleted gets no further way in, also by what was begun before.
+/// An account that is scheduled for deletion gets no further sign-in method, also by a set-up that
+/// has begun before.
 async fn nothing_for_who_is_leaving(store: Store) {
     let post = Post::default();
     let app = app(&store, &post).await;

@@ -15,7 +15,7 @@ cases! {
     one_store: no_form_without_its_token, a_form_of_another_origin, texts_are_never_markup;
 }
 
-/// Every form there is, and whether somebody has signed in who sends it.
+/// All forms, and whether the sender must be signed in.
 const FORMS: [(&str, bool); 34] = [
     ("/sign-in", false),
     ("/register", false),
@@ -96,8 +96,8 @@ async fn no_form_without_its_token(store: Store) {
             ];
             fields.extend(csrf.map(|csrf| ("csrf", csrf)));
             let reply = visitor.post(path, &fields).await;
-            // One of a session, where there is none, may be their own of before: they are asked to
-            // sign in, and nothing is done.
+            // A token of a session, without a session, may be the user's own earlier one: the user
+            // is asked to sign in, and nothing is done.
             if !signed_in && csrf == Some(of_eve.as_str()) {
                 assert!(
                     reply.status == 303
@@ -108,7 +108,7 @@ async fn no_form_without_its_token(store: Store) {
             }
             assert_eq!(reply.status, 403, "{path} with {csrf:?}: {}", text(&reply));
         }
-        // Neither does what is no form, or too much of one.
+        // A body that is no form or too large is refused too.
         let json = [
             ("content-type", "application/json"),
             ("origin", "http://localhost"),

@@ -40,8 +40,8 @@ async fn through(visitor: &mut Visitor<'_>, start: &str, login: &str) -> Reply {
     visitor.sent_back(&back.header("location")).await
 }
 
-/// Goes by the page that asks to the provider, and comes back as this person; where the app sends
-/// them then.
+/// Goes to the provider through the page, signs in there, and returns; the final redirect of the
+/// app.
 async fn link(visitor: &mut Visitor<'_>, login: &str) -> Reply {
     let page = visitor.follow("/provider/link?id=peer").await;
     let shown = text(&page);
@@ -73,8 +73,8 @@ async fn in_and_back(store: Store) {
             "{page}"
         );
     }
-    // Nobody is sent there without a click on a page of ours: not by another site, a mail, or who
-    // says nothing.
+    // A redirect to the provider needs a click on a page of the app: links of other sites, mails,
+    // and requests without an origin do not redirect.
     for from in [
         &[("sec-fetch-site", "cross-site")][..],
         &[("sec-fetch-site", "same-site")],
@@ -120,7 +120,7 @@ async fn in_and_back(store: Store) {
             .header("location"),
         "/auth/ui/security"
     );
-    // Targets of others are no targets, and too long ones are left behind.
+    // Foreign return targets are ignored, and so are too long ones.
     for asked in ["//evil.test".to_owned(), format!("/{}", "%26".repeat(700))] {
         let mut bob = Visitor::new(&app);
         let done = through(
@@ -149,10 +149,10 @@ async fn what_goes_wrong_is_told(store: Store) {
             .await,
     );
     assert!(
-        page.contains("role=\"alert\">There is an account with that email address already."),
+        page.contains("role=\"alert\">An account with that email address already exists."),
         "{page}"
     );
-    // Somebody who thinks better of it.
+    // The user cancels at the provider.
     let away = ada.follow("/provider?id=peer").await;
     let callback = Browser::new().deny(&away.header("location")).await;
     let back = ada.sent_back(&callback).await;
@@ -162,7 +162,7 @@ async fn what_goes_wrong_is_told(store: Store) {
             .header("location"),
         "/auth/ui/sign-in?failed=access_denied"
     );
-    // A code works once, in the browser that it was asked in.
+    // A code works once, in the browser that started the flow.
     let away = ada.follow("/provider?id=peer").await;
     let callback = Browser::new()
         .sign_in(&away.header("location"), &fresh("new"))
@@ -176,7 +176,7 @@ async fn what_goes_wrong_is_told(store: Store) {
         "/auth/ui/sign-in?failed=expired"
     );
     assert!(!eve.is_signed_in().await);
-    // Nor in one that a sibling domain has given what that browser was sent away with.
+    // Nor in a browser in which a sibling domain has planted the flow's cookie.
     let mark = "__Secure-oauth_flow";
     eve.cookies
         .insert(mark.to_owned(), ada.cookies[mark].clone());
@@ -218,7 +218,7 @@ async fn what_goes_wrong_is_told(store: Store) {
         let page = text(&ada.get(to.strip_prefix("/auth/ui").unwrap()).await);
         assert!(!page.contains("<script>"), "{page}");
     }
-    // Too many who set out are told when to try again.
+    // Above the limit, the response says when to try again.
     let mut refused = ada.follow("/provider?id=peer").await;
     for _ in 0..40 {
         if refused.status == 429 {
@@ -302,7 +302,7 @@ async fn linking_and_unlinking(store: Store) {
         "{page}"
     );
     assert_eq!(post.all("provider_linked", 1).await[0].to, "ada@x.test");
-    // Somebody else's.
+    // Another user's account.
     let mut bob = Visitor::new(&app);
     bob.sign_up("bob@x.test").await;
     assert_eq!(
@@ -311,9 +311,9 @@ async fn linking_and_unlinking(store: Store) {
     );
     assert!(
         text(&bob.get("/security?failed=already_linked").await)
-            .contains("role=\"alert\">That account is linked to somebody else")
+            .contains("role=\"alert\">That account is linked to another user")
     );
-    // Unlinking asks for proof where the sign-in is not of the moment, and comes back.
+    // Unlinking requires a recent proof and then returns to the page.
     app.advance(301).await;
     let asked = ada
         .fill("/security", "/provider/unlink", &[("id", "peer")])
@@ -365,8 +365,7 @@ async fn linking_and_unlinking(store: Store) {
     assert_eq!(nobody.follow("/provider/link?id=peer").await.status, 303);
 }
 
-/// A link that somebody made: it ends at a page that asks, and the way from there is open to nobody
-/// else.
+/// A link prepared by another person ends at a page that asks, and only the user can continue.
 async fn nobody_links_for_somebody_else(store: Store) {
     let app = app(&store).await;
     Visitor::new(&app).sign_up("ada@x.test").await;

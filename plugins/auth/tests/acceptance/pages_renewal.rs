@@ -1,4 +1,4 @@
-//! Sessions that go on while people look at pages, and forms that were open meanwhile.
+//! Sessions that are renewed while pages are open, and forms that were open meanwhile.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -25,7 +25,7 @@ cases! {
 }
 
 const TOKEN: &str = "__Host-token";
-/// Where somebody goes who is not signed in.
+/// The redirect for a visitor without a session.
 const ASKED: &str = "/auth/ui/sign-in?returnTo=%2Fauth%2Fui%2Fsecurity";
 const REFRESH: &str = "__Secure-refresh_token";
 
@@ -78,7 +78,7 @@ async fn a_session_goes_on(store: Store) {
         (303, "/app")
     );
     assert_eq!(app.me(&ada.cookies[TOKEN]).await.status, 200);
-    // Whoever leaves has left: what was renewed on the way is taken away again.
+    // Signing out always succeeds: tokens that were renewed during the request are cleared.
     let csrf = ada.csrf("/security").await;
     app.advance(960).await;
     let out = ada.post("/sign-out", &[("csrf", &csrf)]).await;
@@ -113,7 +113,7 @@ async fn forms_that_stayed_open(store: Store) {
         "{}",
         text(&wrong)
     );
-    // Neither does it matter that its sender has proved once more who they are.
+    // Nor does it matter that the user has confirmed their identity in between.
     let proved = ada
         .fill("/confirm", "/confirm", &[("password", GOOD)])
         .await;
@@ -142,9 +142,9 @@ async fn forms_that_stayed_open(store: Store) {
     }
     assert!(
         text(&ada.get("/security?failed=overtaken").await)
-            .contains("You have signed in since that form was opened")
+            .contains("You have signed in since the form was opened")
     );
-    // And once there is no session any more, its sender is asked to sign in.
+    // When the session has ended, the user is asked to sign in.
     ada.fill("/security", "/sign-out", &[]).await;
     let asked = ada.post("/sessions/end-others", &[("csrf", &open)]).await;
     assert_eq!(
@@ -176,7 +176,7 @@ async fn a_link_from_elsewhere(store: Store) {
         "{}",
         text(&on)
     );
-    // Nobody is sent on twice, whatever the browser says of itself.
+    // There is at most one redirect for a renewal, whatever the browser sends.
     let asked = ada.sent_back(&to).await;
     assert!(
         asked.status == 200
@@ -191,7 +191,7 @@ async fn a_link_from_elsewhere(store: Store) {
         (back.status, back.header("location").as_str()),
         (303, "/app?a=b")
     );
-    // Where nothing is renewed there is nothing to come back for.
+    // Without refresh tokens there is no such redirect.
     app.stop().await;
     let app = store.app().await;
     let asked = Visitor::new(&app).sent_back(&format!("{UI}/sign-in")).await;
@@ -228,7 +228,7 @@ async fn no_session_to_go_on_with(store: Store) {
             .header("location"),
         ASKED
     );
-    // Nor is there one for somebody who was suspended, or with a token that is none.
+    // Nor for a suspended account, or with an invalid token.
     let mut bob = Visitor::new(&app);
     bob.sign_up("bob@example.test").await;
     let (root, me) = (
@@ -254,7 +254,7 @@ async fn no_session_to_go_on_with(store: Store) {
             "{token}"
         );
     }
-    // Without refresh tokens a form that stayed open asks to sign in as well.
+    // Without refresh tokens, a form of an expired session asks to sign in as well.
     app.stop().await;
     let app = store.app_with(with_admin).await;
     let mut ada = Visitor::new(&app);
@@ -301,8 +301,7 @@ async fn a_forged_form_renews_nothing(store: Store) {
             "{origin} {csrf}"
         );
     }
-    // What a client puts into headers itself is what counts: the browser's own cookies are
-    // another's matter then.
+    // Credentials that a client sends in headers have priority over the browser's cookies.
     let headers = [
         ("authorization", "Bearer x"),
         ("content-type", "application/x-www-form-urlencoded"),
@@ -340,14 +339,14 @@ async fn a_planted_token(store: Store) {
         "{}",
         text(&asked)
     );
-    // What says whom a token was given to is good for its own session alone.
+    // The cookie that binds a token to its session is valid for that session only.
     ada.cookies.remove(REFRESH);
     ada.sign_up("ada@example.test").await;
     let own = ada.cookies.insert(REFRESH.to_owned(), planted).unwrap();
     ada.cookies.remove(TOKEN);
     assert_eq!(ada.get("/sign-in?returnTo=/app").await.status, 200);
     assert!(!ada.cookies.contains_key(TOKEN));
-    // Another beside the own takes nothing away.
+    // A second cookie of the same name has no effect.
     ada.cookies
         .insert(REFRESH.to_owned(), format!("{own}; {REFRESH}=x"));
     let reply = ada
@@ -367,7 +366,7 @@ async fn a_planted_token(store: Store) {
     );
 }
 
-/// Whoever leaves has left, also where their session could not be renewed any more.
+/// Signing out succeeds even if the session can no longer be renewed.
 async fn leaving_without_a_renewal(store: Store) {
     let post = Post::default();
     let verified = |auth: Auth| {
@@ -423,8 +422,8 @@ async fn two_windows(store: Store) {
     assert!(ada.is_signed_in().await && other.is_signed_in().await);
 }
 
-/// Whoever shares an address with somebody who tries tokens signs in and reads pages for strangers
-/// all the same.
+/// A user who shares an address with an attacker who tries tokens can still sign in and read public
+/// pages.
 async fn strangers_use_up_the_address(store: Store) {
     let few = |auth: Auth| {
         renewing(auth).configure(|config| {
@@ -453,7 +452,7 @@ async fn strangers_use_up_the_address(store: Store) {
         text(&asked)
     );
     assert_eq!(ada.get("/security").await.header("location"), ASKED);
-    // What was written is not taken for done, and is told.
+    // The form was not executed, and the page says so.
     let form = ada.post("/sessions/end-others", &[("csrf", &open)]).await;
     assert!(
         form.status == 429 && !form.header("retry-after").is_empty(),
@@ -502,8 +501,8 @@ impl Watch for Faltering {
     }
 }
 
-/// The browser keeps what it was given also where the page cannot be shown: the token before it
-/// would be taken for a stolen one.
+/// The browser keeps the renewed token even if the page fails: its earlier token would be taken for
+/// a stolen one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_page_that_fails_behind_a_renewal() {
     let faltering = Faltering::default();
@@ -529,7 +528,7 @@ async fn a_page_that_fails_behind_a_renewal() {
     );
     assert_ne!(ada.cookies[REFRESH], before);
     faltering.0.store(0, Ordering::SeqCst);
-    // Beyond the time in which the token before is answered once more.
+    // After the time in which the previous token is still accepted.
     app.advance(960).await;
     assert!(ada.is_signed_in().await);
 }
@@ -537,7 +536,7 @@ async fn a_page_that_fails_behind_a_renewal() {
 async fn what_was_asked_and_said_on_the_way(store: Store) {
     let app = store.app_with(renewing).await;
     let mut ada = Visitor::new(&app);
-    // Who has to sign in first comes back to the page they asked for, with what they asked of it.
+    // After the sign-in the user returns to the requested page, with its query.
     let asked = ada
         .get("/sessions?done=session&x=%26")
         .await
@@ -551,7 +550,7 @@ async fn what_was_asked_and_said_on_the_way(store: Store) {
         ada.get(&asked["/auth/ui".len()..]).await.header("location"),
         "/auth/ui/sessions?done=session&x=%26"
     );
-    // What a provider's way back says is said to whoever turns out to be signed in.
+    // The message of a provider's redirect is shown to the user who is signed in.
     app.advance(960).await;
     for (word, value) in [("failed", "access_denied"), ("done", "linked")] {
         let on = ada
@@ -562,7 +561,7 @@ async fn what_was_asked_and_said_on_the_way(store: Store) {
     }
     let told = text(&ada.get("/security?failed=access_denied").await);
     assert!(
-        told.contains("role=\"alert\">You did not allow it there"),
+        told.contains("role=\"alert\">You did not give permission at the provider"),
         "{told}"
     );
     // A link from another site to the page that makes accounts finds the session as well, once.
@@ -581,8 +580,8 @@ async fn what_was_asked_and_said_on_the_way(store: Store) {
     assert_eq!(ada.follow(to).await.header("location"), "/app");
 }
 
-/// Cookies that do not come to the pages: there are none unless they are asked for, and those who
-/// ask are told why not.
+/// Without cookies for the path of the pages, there are no pages unless the app requests them; then
+/// start-up says why not.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn pages_that_cookies_do_not_reach() {
     let store = Store::memory();

@@ -207,7 +207,7 @@ async fn required_user_verification_is_checked(store: Store) {
             Some(&ada.token),
         )
         .await;
-    // A page that asks for less than it was told to.
+    // A page that weakens the requested user verification.
     options["options"]["authenticatorSelection"]["userVerification"] = json!("discouraged");
     options["options"]["authenticatorSelection"]["residentKey"] = json!("discouraged");
     options["options"]["authenticatorSelection"]["requireResidentKey"] = json!(false);
@@ -264,7 +264,7 @@ async fn a_passkey_signs_in_without_an_identifier(store: Store) {
     site.close().await;
 }
 
-/// Removed, it signs nobody in any more; the browser has it still.
+/// A removed passkey no longer signs in; the browser still has it.
 async fn a_removed_passkey_signs_nobody_in(store: Store) {
     let mut site = Site::open(store, |auth| auth).await;
     site.browser.plug_in(true).await;

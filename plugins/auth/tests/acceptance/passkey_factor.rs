@@ -117,8 +117,8 @@ async fn a_passkey_is_a_second_factor(store: Store) {
     );
 }
 
-/// Asking for a passkey once more is no code that is sent: it takes nothing from those, and they
-/// take nothing from it.
+/// A repeated request for a passkey sends no code, so it does not count against the limit of codes,
+/// or the other way round.
 async fn asking_again_sends_nothing(store: Store) {
     let post = Post::default();
     let app = app(&store, &post).await;
@@ -177,7 +177,7 @@ async fn what_was_asked_is_answered_once(store: Store) {
     let challenge = app.try_login("ada@example.test").await.json();
     let token = challenge["mfaToken"].as_str().unwrap().to_owned();
     let options = challenge["webauthnOptions"].clone();
-    // Another user's passkey, then the right one for what was asked before.
+    // Another user's passkey is refused; then the right one works with the same challenge.
     answer(&app, &token, &of_eve.assert(&options))
         .await
         .refused(401, "invalid_code");
@@ -254,7 +254,7 @@ async fn a_passkey_without_user_verification_is_one_factor(store: Store) {
     app.get(&alone.text("token"), "/__test/protected/mfa")
         .await
         .refused(403, "mfa_required");
-    // Holding it once more proves nothing more.
+    // Using it again proves nothing more.
     let held = alone.signed_in();
     let asked = app
         .send(
@@ -508,7 +508,7 @@ async fn step_up_by_passkey(store: Store) {
         .refused(401, "invalid_challenge");
 }
 
-/// Signs in somebody who has no password, by a mailed link.
+/// Signs in a user without a password by a mailed link.
 async fn without_password(app: &Server, post: &Post, email: &str) -> SignedIn {
     let seed =
         json!({ "identifier": email, "password": null, "roles": null, "emailVerified": true });

@@ -38,7 +38,7 @@ const CREDENTIALS: &str = "/auth/mfa/webauthn/credentials";
 impl Server {
     /// Options, and the token to answer them with.
     pub async fn register_options(&self, token: &str) -> (Json, String) {
-        // The newer of two is the one that counts: the clock, which stands still, goes on a little.
+        // The newest one counts, so the test clock is advanced a little.
         self.post("/__test/clock", json!({ "advanceSeconds": 0.001 }))
             .await;
         let reply = self.with(token, "POST", OPTIONS, None).await;
@@ -171,9 +171,9 @@ async fn a_counter_gives_copies_away(store: Store) {
         3,
         "{events}"
     );
-    // The one whose count is ahead goes on; the counts of before are worth nothing.
+    // The authenticator with the higher count works; a lower count is refused.
     assert_eq!(app.sign_in_with(&mut authenticator).await.status, 200);
-    // One without a count has none to fall behind.
+    // An authenticator without a counter is never behind.
     let mut plain = Authenticator::ed25519();
     app.register_passkey(&ada.token, &mut plain).await;
     for _ in 0..2 {
@@ -397,7 +397,7 @@ async fn states_of_accounts(store: Store) {
     app.sign_in_with(&mut authenticator)
         .await
         .refused(403, "account_suspended");
-    // Whoever proves nothing learns nothing of it.
+    // A caller without a proof learns nothing.
     let (options, token) = app.login_options().await;
     let answer = authenticator.assert_otherwise(&options, |d| d.spoil_signature = true);
     app.passkey_login(&token, &answer)
@@ -476,7 +476,7 @@ async fn hooks_and_limits(store: Store) {
     app.post("/auth/passkey/login-options", json!({}))
         .await
         .refused(429, "rate_limited");
-    // A page of another origin signs nobody in.
+    // A page of another origin cannot sign in.
     let body = json!({ "passkeyToken": token, "assertionResponse": answer }).to_string();
     let foreign = [
         ("content-type", "application/json"),
@@ -515,7 +515,7 @@ async fn of_twenty_at_once_one_signs_in(store: Store) {
         .unwrap()
         .len();
     assert_eq!(sessions, 2);
-    // As many uses of one that does not count are all good.
+    // An authenticator without a counter works any number of times.
     let mut plain = Authenticator::p256();
     app.register_passkey(&ada.token, &mut plain).await;
     let mut answers = Vec::new();
@@ -534,7 +534,7 @@ async fn of_twenty_at_once_one_signs_in(store: Store) {
     assert_eq!(statuses, [200; 8]);
 }
 
-/// Whatever stands where an answer should: it is refused, never worse.
+/// Any JSON in place of a response is refused without a server error.
 async fn any_json_is_answered(store: Store) {
     let app = store
         .app_with(|auth| {

@@ -208,7 +208,7 @@ async fn former_passwords_are_refused(store: Store) {
     );
 }
 
-/// Knows one password, and what it was asked.
+/// Knows one breached password, and records its calls.
 #[derive(Clone, Default)]
 struct Stub {
     asked: Arc<Mutex<Vec<(String, String)>>>,
@@ -473,7 +473,7 @@ async fn a_reset_token_works_once_of_fifty_times(store: Store) {
     let mut done = Vec::new();
     for (n, reply) in tries.collect::<Vec<_>>().into_iter().enumerate() {
         let reply = reply.await.unwrap();
-        // Whoever finds no place in the queue may come again; all others were too late.
+        // Calls that find no place in the queue may be repeated; all others have timed out.
         assert!(
             matches!(
                 (reply.status, reply.text("code").as_str()),

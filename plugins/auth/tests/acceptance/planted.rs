@@ -1,5 +1,5 @@
-//! Cookies of a sibling domain, and what browsers do that are sent here or sent on too early:
-//! nobody becomes somebody else, loses a session, or stays where they wanted to leave.
+//! Cookies that a sibling domain has planted, and redirects to pages: no user becomes another user,
+//! loses a session, or stays signed in after signing out.
 
 use linchpin_auth::{Auth, Limit, SameSite};
 
@@ -35,7 +35,7 @@ async fn refresh(app: &Server, who: &mut Visitor<'_>, from_browser: bool) -> cra
     who.send("POST", "/auth/refresh", &headers, "").await
 }
 
-/// The script of a page sends what the cookies say: whose they are, it cannot see.
+/// The script of a page sends the cookies; it cannot see whose they are.
 async fn a_token_for_the_json_route(store: Store) {
     let app = store.app_with(renewing).await;
     let (mut ada, mut eve) = (Visitor::new(&app), Visitor::new(&app));
@@ -52,7 +52,7 @@ async fn a_token_for_the_json_route(store: Store) {
         ada.cookies, before,
         "it brings nothing, and takes nothing away"
     );
-    // One beside the own does not keep anybody from going on.
+    // A planted cookie next to the user's own does not prevent the renewal.
     ada.cookies.clear();
     ada.sign_up("ada@example.test").await;
     let own = ada.cookies[REFRESH].clone();
@@ -79,8 +79,8 @@ async fn a_token_for_the_json_route(store: Store) {
         latest = ada.cookies.insert(REFRESH.to_owned(), own.clone()).unwrap();
         assert_ne!(latest, own);
     }
-    // Of two that it was given the latest counts, wherever it stands: the older one would tell of a
-    // thief.
+    // Of two tokens of the session the newer one is used, in any position: the older one would look
+    // stolen.
     for older_first in [true, false] {
         app.advance(11).await;
         let (first, second) = if older_first {
@@ -224,8 +224,7 @@ async fn a_page_that_nobody_waited_for(store: Store) {
     assert_eq!(refresh(&app, &mut ada, true).await.status, 200);
     app.advance(11).await;
     assert_eq!(refresh(&app, &mut ada, true).await.status, 200);
-    // In the second half of its time it gives way to another, so that who comes back now and then
-    // stays.
+    // In the second half of its lifetime it is replaced, so that a regular visitor stays signed in.
     let first = ada.cookies[REFRESH].clone();
     app.advance(16 * 86_400).await;
     assert!(ada.is_signed_in().await && ada.cookies[REFRESH] != first);

@@ -1,4 +1,4 @@
-//! A mailer that keeps what it is given.
+//! A mailer that stores all mails.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -29,7 +29,7 @@ impl Post {
         })
     }
 
-    /// All mails of a kind, once there are so many.
+    /// Waits for a number of mails of a kind and returns all of them.
     pub async fn all(&self, kind: &str, least: usize) -> Vec<Mail> {
         for _ in 0..3000 {
             let now: Vec<Mail> = self
@@ -62,7 +62,7 @@ impl Post {
         now
     }
 
-    /// The token of the latest mail of a kind, once there are so many.
+    /// The token of the latest mail of a kind, after a number of mails.
     pub async fn token(&self, kind: &str, least: usize) -> String {
         let mails = self.all(kind, least).await;
         let link = mails

@@ -173,8 +173,8 @@ async fn fifty_concurrent_refreshes_have_one_successor(store: Store) {
     assert_eq!(app.me(&ada.token).await.status, 200);
 }
 
-/// A thief's token and its owner's, at once: whichever is seen first, the session is over, and so
-/// is what came of it meanwhile.
+/// A stolen token and the owner's token are used concurrently: in either order the session ends,
+/// with all tokens that were issued meanwhile.
 async fn reuse_during_a_rotation_ends_the_session(store: Store) {
     let app = app(&store).await;
     app.register("ada@example.test").await;
@@ -305,7 +305,7 @@ async fn custom_claims_survive_a_refresh(store: Store) {
     assert_eq!(asked.load(Ordering::SeqCst), 1);
 }
 
-/// Of four generations, any earlier one than the last two ends the session, whichever comes first.
+/// Of four generations, any token before the last two ends the session, in any order.
 async fn in_every_order(store: Store) {
     let app = app(&store).await;
     app.register("ada@example.test").await;

@@ -61,8 +61,7 @@ async fn login(app: &Server, password: &str) -> crate::server::Reply {
     .await
 }
 
-/// A refusal is no wrong password: however often, nobody is kept out for it, and no session is
-/// opened.
+/// A refusal by a hook does not count as a wrong password, and opens no session.
 async fn hooks_may_refuse_a_sign_in(store: Store) {
     let closed = Closed::default();
     let app = store.app_with(|auth| auth.hooks(closed.clone())).await;
@@ -127,7 +126,7 @@ async fn hooks_may_refuse_a_password(store: Store) {
         post.count("password_changed") + post.count("password_reset_done"),
         0
     );
-    // The token is as good as it was.
+    // The token is still valid.
     assert_eq!(app.post("/auth/reset-password", reset).await.status, 200);
     assert_eq!(
         (
@@ -138,7 +137,7 @@ async fn hooks_may_refuse_a_password(store: Store) {
     );
 }
 
-/// Fails whenever it is told something.
+/// A hook that always fails.
 struct Failing;
 
 impl AuthHooks for Failing {

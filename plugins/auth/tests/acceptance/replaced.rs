@@ -15,6 +15,7 @@ use crate::server::{SECRET, Store};
 
 cases!(
     another_plugin_may_replace_this_one,
+    two_plugins_of_accounts_are_refused,
     the_same_policies_hold_with_accounts,
     roles_that_nobody_can_hold
 );
@@ -134,6 +135,9 @@ async fn another_plugin_may_replace_this_one(store: Store) {
         );
     }
     assert!(without.contains("`linchpin_auth::Auth`"), "{without}");
+}
+
+async fn two_plugins_of_accounts_are_refused(store: Store) {
     let two = said(
         pages(&store)
             .plugin(Auth::new().roles(["admin"]).default_role("admin"))

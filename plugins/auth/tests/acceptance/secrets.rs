@@ -22,7 +22,7 @@ cases!(every_event_about_factors_is_audited);
 const OF_APP: u64 = 8;
 const OF_MAIL: u64 = 10;
 
-/// Members of answers that are worth something to whoever reads them.
+/// The members of responses that are secret.
 const SECRETS: [&str; 12] = [
     "token",
     "refreshToken",
@@ -53,10 +53,10 @@ fn everything(auth: Auth, post: &Post, standin: &StandIn) -> Auth {
     })
 }
 
-/// Somebody who notes every secret that goes to and fro.
+/// A client that records every secret in requests and responses.
 struct Noting<'a> {
     app: &'a Server,
-    /// What is too long to be anywhere by chance.
+    /// Secrets that are too long to appear by chance.
     long: BTreeSet<String>,
     /// Digits.
     codes: BTreeSet<String>,
@@ -127,7 +127,7 @@ impl Noting<'_> {
     }
 }
 
-/// All there is to prove who one is, in one life.
+/// Uses every kind of proof with one account.
 async fn life(n: &mut Noting<'_>, post: &Post) -> SignedIn {
     let (app, login) = (n.app, json!({ "email": "ada@x.test", "password": GOOD }));
     // A provider.

@@ -89,7 +89,7 @@ impl Store {
         self.port
     }
 
-    /// Whether a second app finds what the first one stored.
+    /// Whether a second app reads the records of the first.
     pub fn keeps(&self) -> bool {
         self.url != "memory:"
     }
@@ -99,7 +99,7 @@ impl Store {
         self.url.strip_prefix("sqlite:").map(Into::into)
     }
 
-    /// It as it is, for an app that is to have it behind something else.
+    /// The store itself, for tests that wrap it.
     pub fn opened(&self) -> Arc<dyn linchpin::store::Store> {
         #[cfg(feature = "postgres")]
         if self.url.starts_with("postgres") {
@@ -117,7 +117,7 @@ impl Store {
         &self.url
     }
 
-    /// An app with the plugin as it is by default, but for the cost of a password.
+    /// An app with the default settings of the plugin, except for a cheap password hash.
     pub async fn app(&self) -> Server {
         self.app_with(|auth| auth).await
     }
@@ -133,7 +133,7 @@ impl Store {
             .await
     }
 
-    /// An app whose every event goes to a sink.
+    /// An app whose events all go to a sink.
     pub async fn watched(
         &self,
         sink: impl linchpin::EventSink,
@@ -141,6 +141,19 @@ impl Store {
     ) -> Server {
         self.start(linchpin::Environment::Development, change, |app| {
             app.event_sink("case", sink)
+        })
+        .await
+        .unwrap()
+    }
+
+    /// An app with a further plugin.
+    pub async fn beside(
+        &self,
+        plugin: impl linchpin::Plugin,
+        change: impl FnOnce(Auth) -> Auth,
+    ) -> Server {
+        self.start(linchpin::Environment::Development, change, |app| {
+            app.plugin(plugin)
         })
         .await
         .unwrap()
@@ -198,10 +211,15 @@ impl Store {
             ..Env::system()
         };
         let reading = Arc::clone(&self.clock);
+        // Production serves only a database that migrations have made.
+        let url = match environment {
+            linchpin::Environment::Production => "memory:",
+            linchpin::Environment::Development => self.url.as_str(),
+        };
         let config = Config::new()
             .signing_secret(SECRET)
             .port(self.port)
-            .database(self.url.as_str())
+            .database(url)
             .environment(environment);
         let app = App::new(config)
             .plugin(
@@ -305,7 +323,7 @@ impl Server {
         assert_eq!(reply.status, 200, "{reply:?}");
     }
 
-    /// Sets the clock back, as nobody can by a call.
+    /// Sets the clock back.
     pub fn set_back(&self, seconds: i64) {
         self.clock.set(Timestamp::from_millis(
             self.clock.now().millis() - seconds * 1000,
@@ -458,7 +476,7 @@ impl Server {
         reply.signed_in()
     }
 
-    /// Registers somebody who may administer, and has just proved who they are.
+    /// Registers an administrator with a recent step-up.
     pub async fn admin(&self, email: &str) -> SignedIn {
         let admin = self.register(email).await;
         self.change(&admin.id, json!({ "roles": ["admin"] })).await;
@@ -466,7 +484,7 @@ impl Server {
         admin
     }
 
-    /// Lets a session count as one that has just proved who its user is.
+    /// Marks a session as recently proved.
     pub async fn prove(&self, who: &SignedIn) {
         let session = self.me(&who.token).await.text("sessionId");
         let reply = self

@@ -1,4 +1,4 @@
-//! What the app's own code may do with accounts, besides the routes.
+//! Access of the app's own code to accounts.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ fn service(app: &Server) -> Arc<AuthService> {
     app.provided::<AuthService>()
 }
 
-/// What administrators see by routes, code sees as well.
+/// Code can read everything that administrators can read by routes.
 async fn what_the_app_may_read(store: Store) {
     let app = store.app().await;
     let service = service(&app);
@@ -216,7 +216,7 @@ async fn what_the_app_may_read(store: Store) {
     );
 }
 
-/// What the app keeps with an account is nobody else's to see or to change.
+/// The app's own data of an account is invisible to users.
 async fn what_the_app_keeps(store: Store) {
     let app = store.app().await;
     let service = service(&app);
@@ -337,7 +337,7 @@ async fn what_keeps_owners_out(store: Store) {
     );
 }
 
-/// Lets nobody in.
+/// Refuses every sign-in.
 struct Banning;
 
 impl AuthHooks for Banning {

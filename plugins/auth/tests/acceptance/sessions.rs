@@ -243,7 +243,7 @@ async fn changed_roles_take_effect(store: Store) {
         .refused(401, "unauthorized");
 }
 
-/// Under load no request that begins after the answer to a logout is let through.
+/// After the response to a logout every new request of the session is refused, also under load.
 async fn sessions_end_at_once(store: Store) {
     let app = store.app().await;
     app.register("ada@example.test").await;

@@ -334,11 +334,11 @@ async fn every_setting_is_read() {
         told(all).await,
         told(AuthConfig::from_vars(variables())).await,
     ] {
-        assert!(!told.contains("is no setting"), "{told}");
+        assert!(!told.contains("is not a setting"), "{told}");
     }
 }
 
-/// One of another kind is told under its key.
+/// A value of another type is reported under its key.
 #[tokio::test]
 async fn every_setting_is_held_to_its_kind() {
     let wrong = |(key, value): (String, Json)| match value {
@@ -348,7 +348,7 @@ async fn every_setting_is_held_to_its_kind() {
     };
     let keys: Vec<(String, Json)> = tables().into_iter().map(wrong).collect();
     let of_file = told(AuthConfig::from_json(&whole(&keys))).await;
-    // What is text in any case may be any text; a word of a few, a number, a list of objects may
+    // A setting of type text accepts any text; an enumeration, a number or a list of objects does
     // not.
     let of_environment = told(AuthConfig::from_vars(
         keys.iter().map(|(key, value)| (variable(key), text(value))),
@@ -374,14 +374,14 @@ async fn every_setting_is_held_to_its_kind() {
         );
     }
     for text in [&of_file, &of_environment] {
-        assert!(!text.contains("is no setting"), "{text}");
+        assert!(!text.contains("is not a setting"), "{text}");
     }
     let misspelt = told(AuthConfig::from_json(
         &json!({ "auth": { "session": { "idle": 5 } } }),
     ))
     .await;
     assert!(
-        misspelt.contains("auth.session.idle: is no setting"),
+        misspelt.contains("auth.session.idle: is not a setting"),
         "{misspelt}"
     );
 }

@@ -61,8 +61,8 @@ async fn production(store: Store) {
     );
 }
 
-/// Whoever is to be mailed a link has somebody who mails it, or the app does not start; what is off
-/// is not there.
+/// Start-up fails if an enabled feature mails links and no mailer is set. Routes of a disabled
+/// feature do not exist.
 async fn production_without_a_mailer(store: Store) {
     let start = async |change: &dyn Fn(&mut AuthConfig)| {
         let settings = |config: &mut AuthConfig| {

@@ -139,9 +139,9 @@ struct Waiting {
 struct State {
     manner: Manner,
     codes: BTreeMap<String, Waiting>,
-    /// What was asked, in order: method and path.
+    /// The requests in order: method and path.
     seen: Vec<String>,
-    /// What was wrong with what was asked.
+    /// The mistakes in the requests.
     faults: Vec<String>,
     number: usize,
 }
@@ -201,7 +201,7 @@ impl StandIn {
         self.goes.notify_one();
     }
 
-    /// What was wrong with what it was asked.
+    /// The mistakes in the requests.
     pub fn faults(&self) -> Vec<String> {
         self.state.lock().unwrap().faults.clone()
     }

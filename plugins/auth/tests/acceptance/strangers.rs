@@ -1,5 +1,5 @@
-//! What strangers do to an account from outside: guesses and requests keep its owner out of
-//! nothing, and fill no mailbox. And a clock that is set back makes nothing good again. None of it
+//! Attacks on an account without its credentials: guesses and requests neither lock the owner out
+//! nor fill the mailbox, and a clock that is set back makes no expired token valid. Nothing here
 //! depends on the store.
 
 use linchpin_auth::{Auth, TrustProxy};
@@ -363,8 +363,8 @@ async fn mail_that_could_not_be_left_behind_is_not_lost() {
     post.only("password_reset", 4).await;
 }
 
-/// Whoever has signed up with another's address fills no mailbox by what they do there: the mail is
-/// left out, not what it tells of.
+/// An account with an unproved address of somebody else sends no mail about its changes. The
+/// changes still happen.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_unproved_address_is_told_of_so_much_in_an_hour() {
     let post = Post::default();
@@ -397,14 +397,14 @@ async fn an_unproved_address_is_told_of_so_much_in_an_hour() {
     app.advance(3600).await;
     changes(14, 15).await;
     post.only("password_changed", 11).await;
-    // Who reads the mail is told of everything.
+    // The owner of the mailbox gets every mail.
     app.change(&who.id, json!({ "emailVerified": true })).await;
     changes(15, 27).await;
     post.only("password_changed", 23).await;
 }
 
-/// Nor does whoever has the password keep the way back from a deletion: the link of each is void
-/// with the next, so all are mailed.
+/// A thief with the password cannot suppress the link that cancels a deletion: each request mails a
+/// new link and invalidates the previous one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_way_back_from_a_deletion_is_always_mailed() {
     let post = Post::default();

@@ -221,8 +221,8 @@ async fn a_reset_that_proves_the_mailbox_ends_what_a_stranger_set_up() {
     has_nothing(&app, thief).await;
 }
 
-/// Who has proved the mailbox keeps what they set up, before and after: a mailbox alone does not go
-/// round second factors.
+/// A user who proved the mailbox keeps all factors: access to a mailbox alone does not bypass
+/// second factors.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_later_link_or_reset_takes_nothing_away() {
     let (post, phone) = (Post::default(), Phone::default());
@@ -356,8 +356,8 @@ async fn nor_does_one_that_signs_in() {
     );
 }
 
-/// A code of a sign-in by a provider that was given while the mailbox was proved is worth nothing:
-/// the link that it came by is gone.
+/// A code of a provider's sign-in is invalid if it was issued before the mailbox was proved: the
+/// link to that provider is removed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_provider_code_beside_the_first_proof() {
     let (post, standin) = (Post::default(), StandIn::start().await);
@@ -405,8 +405,8 @@ async fn a_provider_code_beside_the_first_proof() {
         .refused(401, "unauthorized");
 }
 
-/// What a sign-up consists of stays, a provider as well as a password: the link was mailed to
-/// confirm that.
+/// The credentials of the sign-up itself stay, password or provider: the mailed link confirms
+/// them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_sign_up_by_a_provider_is_confirmed() {
     let (post, standin) = (Post::default(), StandIn::start().await);

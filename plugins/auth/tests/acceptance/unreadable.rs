@@ -1,5 +1,5 @@
-//! What somebody has written into the store, or another version of the plugin has left there, is as
-//! good as nothing, and no fault of the server.
+//! Records that another program or another version of the plugin wrote, and that cannot be read,
+//! are treated as absent; they cause no internal error.
 
 use serde_json::json;
 
@@ -85,8 +85,7 @@ async fn a_way_back_that_cannot_be_read() {
     verify(&app, &undo).await.refused(400, "invalid_token");
 }
 
-/// A mailed link that cannot be read is none: where too many were asked for, another one is mailed
-/// in its place.
+/// A stored link that cannot be read counts as absent, so a new one can be mailed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_link_that_cannot_be_read() {
     let (store, post) = (Store::sqlite(), Post::default());

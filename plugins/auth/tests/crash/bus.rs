@@ -1,9 +1,9 @@
-//! Two processes of one app on one Postgres: what is ended in one is refused by the other, as soon
-//! as the bus has told it, and within `session.cacheSeconds` while the bus is cut.
+//! Two processes of one app on one Postgres. A session that ends in one process is refused by the
+//! other as soon as the bus delivers the message, and within `session.cacheSeconds` while the bus
+//! is disconnected.
 //!
-//! The clock of each process stands still until it is told otherwise. So nothing that is remembered
-//! grows old by itself, and what the other process refuses without a word from us it has heard on
-//! the bus.
+//! The clock of each process stands still until the test moves it, so no cache entry expires by
+//! itself: a refusal by the other process proves that the bus delivered the message.
 
 use std::io::BufRead;
 use std::sync::Arc;
@@ -318,8 +318,7 @@ async fn a_bus_that_is_cut_costs_time_and_comes_back() {
     both.let_in(false);
     both.cut().await;
     logout(&both.one, &first).await;
-    // Nobody has told the other process, and it goes by what it remembers, as long as it may and no
-    // longer.
+    // The other process got no message: it uses its cache until the entry expires.
     assert_eq!(both.one.peer.me(&first).await, 401);
     assert_eq!(both.two.peer.me(&first).await, 200, "the bus is not cut");
     both.two.tell(REMEMBERED - 1).await;

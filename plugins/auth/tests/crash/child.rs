@@ -1,4 +1,4 @@
-//! A server in a process of its own, and what is asked of it.
+//! A server in a process of its own, and the commands that the test sends to it.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -72,7 +72,7 @@ async fn app_at(store: Arc<dyn Store>, grace: u64, clock: Arc<FakeClock>) -> Run
             auth.account_deletion.grace_seconds = grace;
             auth.admin_role = Some("admin".to_owned());
             auth.mailer = Some(Arc::new(Nowhere));
-            // Counted as ever, but for this many from one address.
+            // The usual limits, except for the number of calls from one address.
             for bucket in [
                 "register",
                 "login",
@@ -312,12 +312,12 @@ impl Process {
         self.tell(points).await;
     }
 
-    /// Lets time pass.
+    /// Moves the clock forward.
     pub async fn pass(&mut self, seconds: u64) {
         self.tell(format!("{PASS}{seconds}")).await;
     }
 
-    /// Says something to it, and waits until it has done what that is for.
+    /// Sends a command, and waits until the server has executed it.
     pub async fn tell(&mut self, what: impl std::fmt::Display) {
         let before = self.said.borrow().0;
         writeln!(self.stdin, "{what}").unwrap();

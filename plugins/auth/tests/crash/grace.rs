@@ -117,8 +117,8 @@ impl Case for Cancellation {
     }
 }
 
-/// The account is in the way of somebody who signs up with its address. The job that looks for such
-/// accounts does the same, and does it for those that are left half done when a server starts.
+/// A new sign-up with the address removes an account whose grace period is over. The background
+/// job removes such accounts too, also those whose removal was interrupted.
 pub struct Purge;
 
 impl Case for Purge {

@@ -1,9 +1,8 @@
-//! A server that dies between any two writes leaves nothing half done, and locks nobody out.
+//! A server that is killed between two writes leaves nothing half done, and locks nobody out.
 //!
-//! Each case runs one request again and again, and each time the server stops one write later than
-//! the time before: before a write, before a commit, behind a commit. There it is killed (on SQLite
-//! and Postgres), or its store is away from there on (in memory). Then whoever asked, who has had
-//! no answer, comes back.
+//! Each case repeats one request. Each time the server stops one write later than before: before a
+//! write, before a commit, after a commit. There it is killed (on SQLite and Postgres), or its
+//! store fails from there on (in memory). Then the client, which got no response, retries.
 
 #![allow(clippy::unwrap_used, missing_docs)] // in a test, stopping is the report
 

@@ -9,11 +9,11 @@ use linchpin::{BoxFuture, Error, Result, Value};
 
 use crate::around::{Around, Watch};
 
-/// When to stop, and how.
+/// The point at which the server stops, and the way it stops.
 pub struct Stop {
-    /// Points until then; below zero: it has stopped. `i64::MAX`: not at all.
+    /// The number of points until the stop. Below zero: it has stopped. `i64::MAX`: never.
     left: AtomicI64,
-    /// Told once, on reaching the point; what it returns says how to go on.
+    /// Called once when the point is reached; its result decides what happens next.
     reached: Box<dyn Fn() -> Then + Send + Sync>,
 }
 
@@ -124,8 +124,8 @@ impl Transaction for Within {
             let Self { inner, stop } = *self;
             stop.point().await?;
             inner.commit().await?;
-            // It has happened, and nobody has been told yet. Whoever waits here is killed; a store
-            // that is away answers no such thing.
+            // The commit has happened, and the caller has no response yet. A process is killed
+            // here; a failing store cannot fail after its commit.
             match stop.point().await {
                 Err(_) => Ok(()),
                 done => done,

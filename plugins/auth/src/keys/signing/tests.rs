@@ -128,7 +128,7 @@ fn every_other_token_is_refused() {
     ));
     bad.push(forged(&header, &with(&full, "iat", json!(NOW + 1000)), NEW));
     bad.push(forged(&header, &with(&full, "exp", json!(i64::MIN)), NEW));
-    // A name that stands there twice, with another value or the same.
+    // A repeated name, with another value or the same.
     let text = full.to_string();
     for (name, value) in [
         ("sid", "\"other\""),

@@ -8,7 +8,7 @@ use super::*;
 use crate::env::Env;
 use crate::secret::SecretText;
 
-/// Far below what a configuration may ask for: these tests are about everything but the strength.
+/// Far below what a configuration may require: these tests do not depend on the strength.
 fn cheap(m: u32) -> Params {
     Params::new(m, 1, 1, Some(32)).unwrap()
 }
@@ -60,8 +60,7 @@ async fn nobody_has_the_dummy_as_password() {
     );
 }
 
-/// Whoever is told that a password is wrong waits as long for an account that does not exist, or
-/// has none (contract 8.5).
+/// A wrong password takes as long for an account that does not exist, or has no password.
 #[tokio::test]
 async fn the_same_work_for_whom_there_is_no_hash() {
     let hasher = hasher(Vec::new());
@@ -153,7 +152,7 @@ async fn an_imported_hash_is_replaced_at_the_first_right_password() {
 /// A place where two wait for each other, once it is in use.
 #[derive(Default)]
 struct Meeting {
-    /// How many are there; nobody waits while it is not in use.
+    /// The number of threads at the meeting point; `None` while it is not in use.
     there: Mutex<Option<usize>>,
     come: Condvar,
 }
@@ -174,7 +173,8 @@ impl Meeting {
     }
 }
 
-/// A hash of another program, whose verifier comes to the meeting; so does whoever wants a salt.
+/// A hash of another system whose verifier waits at the meeting point; so does a request for a
+/// salt.
 struct Attending(Arc<Meeting>);
 
 impl LegacyVerifier for Attending {
@@ -330,7 +330,7 @@ fn the_cost_of_tests_takes_the_feature() {
     }
 }
 
-/// A gate that work waits behind, which counts who came.
+/// A gate at which work waits; it counts arrivals.
 #[derive(Default)]
 struct Gate {
     open: Mutex<bool>,
@@ -369,7 +369,7 @@ async fn so_many_at_once_so_many_wait_and_the_next_is_refused() {
         "no more than two compute"
     );
 
-    // Who leaves while waiting makes room.
+    // A call that is dropped while it waits makes room.
     tasks.pop().unwrap().abort();
     while hasher.0.admitted.available_permits() == 0 {
         tokio::task::yield_now().await;

@@ -18,7 +18,7 @@ fn password(text: &str) -> Password {
 const PREFIX: &str = "5BAA6";
 const SUFFIX: &str = "1E4C9B93F3F0682250B6CF8331B7EE68FD8";
 
-/// A server of the range protocol: what it was asked, and what it answers.
+/// A server of the range protocol: records the request and sends a fixed response.
 async fn server(status: u16, answer: impl Into<String>) -> (RangeChecker, Arc<Mutex<Vec<String>>>) {
     let asked = Arc::new(Mutex::new(Vec::new()));
     let (seen, answer) = (asked.clone(), answer.into());

@@ -48,7 +48,7 @@ async fn sessions_page(visit: &Visit, error: Option<&Error>) -> Result<Response<
     };
     let content = html! {
         h1 { "Sessions" }
-        p.lead { "Where your account is signed in. End what you do not know." }
+        p.lead { "Devices on which you are signed in. End sessions that you do not recognise." }
         (visit.notice(error))
         section.card { ul.list { @for item in &items { (item) } } }
         @if let Some(end_all) = &end_all { (end_all) }
@@ -170,7 +170,7 @@ pub(super) async fn security_page(visit: &Visit, error: Option<&Error>) -> Resul
         html! {
             section.card {
                 h2 { "Delete account" }
-                p.lead { "With everything that belongs to it." }
+                p.lead { "Deletes the account and all of its data." }
                 a.button.danger.small href=(visit.page("/delete")) { "Delete account" }
             }
         }
@@ -183,7 +183,7 @@ pub(super) async fn security_page(visit: &Visit, error: Option<&Error>) -> Resul
     let providers = providers::section(visit, &user).await?;
     let content = html! {
         h1 { "Security" }
-        p.lead { "What you sign in with." }
+        p.lead { "Your sign-in details." }
         (visit.notice(error))
         (who(visit, &user)?)
         @if let Some(password) = &password { (password) }
@@ -203,7 +203,7 @@ fn who(visit: &Visit, user: &User) -> Result<Markup> {
         (Some(_), Some(_)) => Some(html! { span.badge { "Confirmed" } }),
         (Some(_), None) if asks => Some(visit.form(
             "/verify/resend",
-            html! { button.plain.small { "Send confirmation mail" } },
+            html! { button.plain.small { "Send confirmation email" } },
         )?),
         (Some(_), None) => None,
     };
@@ -277,7 +277,7 @@ fn password_section(visit: &Visit, user: &User, error: Option<&Error>) -> Result
     Ok(html! {
         section.card {
             h2 { "Password" }
-            p.lead { "Changing it signs you out everywhere else." }
+            p.lead { "A change ends all other sessions." }
             (form)
         }
     })

@@ -16,7 +16,7 @@ use crate::routes::shapes::CancelInput;
 
 const KEEP: Simple = Simple {
     title: "Keep your account",
-    lead: "Your account is to be deleted. You came here by the link that calls it off.",
+    lead: "Your account is scheduled for deletion. Confirm to cancel the deletion.",
     path: "/keep",
     button: "Keep my account",
 };
@@ -69,7 +69,7 @@ pub(super) async fn delete(visit: Visit) -> Result<Response<Body>> {
     let content = html! {
         section.card {
             h1 { "Delete your account?" }
-            p.lead { "You are signed out everywhere else. " (when) }
+            p.lead { "All other sessions will be ended. " (when) }
             (form)
         }
         p.foot { a href=(visit.page("/security")) { "Keep it" } }

@@ -58,7 +58,7 @@ fn email_page(visit: &Visit, user: &User, error: Option<&Error>) -> Result<Respo
         section.card {
             h1 { "Change your email address" }
             p.lead {
-                "We mail a link to the new address; it becomes yours once you open it."
+                "We send a link to the new address. The address changes when you open the link."
                 @if let Some(email) = &user.email {
                     " Until then "
                     strong { (email) }

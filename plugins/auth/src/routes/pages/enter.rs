@@ -185,7 +185,7 @@ fn register_page(visit: &Visit, error: Option<&Error>) -> Result<Response<Body>>
     let email = (auth.primary_field != PrimaryField::Email).then(|| {
         let (value, hint) = (
             visit.form.get("email"),
-            "So that you can get back in if you forget your password.",
+            "Needed to reset a forgotten password.",
         );
         Field {
             name: "email",
@@ -238,8 +238,7 @@ fn register_page(visit: &Visit, error: Option<&Error>) -> Result<Response<Body>>
 }
 
 /// The hint for a new password.
-pub(super) const NEW_PASSWORD: &str =
-    "A few words that nobody else would put together are best. Spaces are welcome.";
+pub(super) const NEW_PASSWORD: &str = "Use several unrelated words. Spaces are allowed.";
 
 pub(super) async fn registering(visit: Visit) -> Result<Response<Body>> {
     let form = &visit.form;

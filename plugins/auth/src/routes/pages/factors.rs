@@ -58,7 +58,7 @@ pub(super) async fn section(visit: &Visit, user: &User) -> Result<Markup> {
         };
         items.push(item(
             "Codes by email",
-            "A code is mailed when you sign in.",
+            "We email a code when you sign in.",
             methods.contains(&Way::EmailOtp),
             &state,
         ));
@@ -86,7 +86,7 @@ pub(super) async fn section(visit: &Visit, user: &User) -> Result<Markup> {
         };
         items.push(item(
             "Codes by text message",
-            "A code is sent to your phone.",
+            "We send a code to your phone when you sign in.",
             methods.contains(&Way::Sms),
             &state,
         ));
@@ -103,7 +103,7 @@ pub(super) async fn section(visit: &Visit, user: &User) -> Result<Markup> {
     Ok(html! {
         section.card {
             h2 { "Two-step verification" }
-            p.lead { "Something you have, besides your password." }
+            p.lead { "A second proof of identity, in addition to your password." }
             ul.list { @for item in &items { (item) } }
         }
     })
@@ -185,7 +185,7 @@ fn app_page(
     };
     let code = Field {
         name: "code",
-        label: "Code that the app shows",
+        label: "Code from the app",
         autocomplete: "one-time-code",
         first: true,
         ..Field::TEXT
@@ -207,8 +207,8 @@ fn app_page(
         section.card {
             h1 { "Authenticator app" }
             p.lead {
-                "Scan this with the app, or add the key by hand. "
-                "Then type the code that the app shows."
+                "Scan this code with the app, or enter the key manually. "
+                "Then enter the code from the app."
             }
             (visit.notice(error))
             @if let Some(picture) = picture(uri) { (picture) }
@@ -238,7 +238,7 @@ fn picture(uri: &str) -> Option<Markup> {
     let side = usize::try_from(size + 8).ok()?;
     Some(html! {
         svg.qr viewBox={ "0 0 " (side) " " (side) } role="img"
-            aria-label="The key, for a phone to scan" {
+            aria-label="QR code of the key" {
             path fill="#fff" d={ "M0 0h" (side) "v" (side) "H0z" } {}
             path fill="#000" d=(path) {}
         }
@@ -298,11 +298,11 @@ fn codes_page(visit: &Visit, codes: &[String]) -> Result<Response<Body>> {
         section.card {
             h1 { "Recovery codes" }
             p.lead {
-                "Keep them where you will find them without this device. "
-                "Each works once, and they are not shown again."
+                "Store these codes where you can find them without this device. "
+                "Each code works once. They are not shown again."
             }
             ol.codes { @for item in &items { (item) } }
-            a.button href=(visit.page("/security")) { "I have kept them" }
+            a.button href=(visit.page("/security")) { "I have stored them" }
         }
     };
     visit.show("Recovery codes", Width::Narrow, content, None)
@@ -376,14 +376,14 @@ fn sent_page(
     )?;
     let content = html! {
         section.card {
-            h1 { "A code is on its way" }
-            p.lead { "Type it here to turn this on." }
+            h1 { "We have sent a code" }
+            p.lead { "Enter the code to turn on this method." }
             (visit.notice(error))
             (form)
         }
         p.foot { a href=(visit.page("/security")) { "Cancel" } }
     };
-    visit.show("A code is on its way", Width::Narrow, content, error)
+    visit.show("We have sent a code", Width::Narrow, content, error)
 }
 
 pub(super) async fn verify_sent(visit: Visit) -> Result<Response<Body>> {

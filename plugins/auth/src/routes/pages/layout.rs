@@ -143,7 +143,7 @@ impl Visit {
         let content = html! {
             section.card {
                 h1 { "One moment" }
-                p.lead { "You are on your way." }
+                p.lead { "You are being redirected." }
                 a.button href=(to) { "Continue" }
             }
         };
@@ -244,7 +244,7 @@ pub(super) fn failed(core: &Core, error: &Error) -> Response<Body> {
     }
     let content = html! {
         section.card {
-            h1 { "That did not work" }
+            h1 { "Something went wrong" }
             div.notice.bad role="alert" { (texts::of(core, error)) }
             a.button href=(page(core, "/sign-in")) { "Start again" }
         }
@@ -253,7 +253,7 @@ pub(super) fn failed(core: &Core, error: &Error) -> Response<Body> {
         status,
         frame(
             core,
-            "That did not work",
+            "Something went wrong",
             Width::Narrow,
             &Markup::default(),
             &content,

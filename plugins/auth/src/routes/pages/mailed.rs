@@ -60,10 +60,10 @@ pub(super) fn token(visit: &Visit) -> String {
 
 /// The field for the token, which the script fills.
 pub(super) fn token_field(visit: &Visit, error: Option<&Error>) -> Markup {
-    let hint = "Filled in when you come here by the link. You can also paste the link itself.";
+    let hint = "The link fills this in. You can also paste the whole link.";
     Field {
         name: "token",
-        label: "Code from the mail",
+        label: "Code from the email",
         value: visit.form.get("token"),
         hint,
         autocomplete: "one-time-code",
@@ -86,25 +86,25 @@ fn email_field(visit: &Visit) -> Field<'_> {
 
 const FORGOT: Simple = Simple {
     title: "Forgot your password?",
-    lead: "Tell us your address, and we mail you a link to set a new one.",
+    lead: "Enter your email address. We send you a link to set a new password.",
     path: "/forgot",
     button: "Send the link",
 };
 const RESET: Simple = Simple {
     title: "Set a new password",
-    lead: "You will be signed out everywhere.",
+    lead: "All of your sessions will be ended.",
     path: "/reset",
     button: "Set password",
 };
 const VERIFY: Simple = Simple {
     title: "Confirm your email address",
-    lead: "This proves that the address is yours, or takes back that it was changed, as the mail says.",
+    lead: "This confirms your address, or undoes a change of it, as the email says.",
     path: "/verify",
     button: "Confirm",
 };
 const LINK: Simple = Simple {
     title: "Sign in by email",
-    lead: "We mail you a link that signs you in, once.",
+    lead: "We send you a link that signs you in. The link works once.",
     path: "/link",
     button: "Send the link",
 };
@@ -176,12 +176,12 @@ fn verify_page(visit: &Visit, error: Option<&Error>) -> Result<Response<Body>> {
         "/verify/resend",
         html! {
             @if let Some(email) = &email { (email) }
-            button.plain { "Send the mail again" }
+            button.plain { "Send the email again" }
         },
     )?;
     let again = html! {
         details {
-            summary { "No mail?" }
+            summary { "No email?" }
             (again)
         }
     };

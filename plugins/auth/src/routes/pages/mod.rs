@@ -220,7 +220,7 @@ pub(crate) fn router(core: &Arc<Core>) -> Router {
     .method_not_allowed_fallback(message_page(
         core,
         Code::MethodNotAllowed,
-        "This address cannot be used in this way",
+        "This address does not support that request method",
     ))
 }
 

@@ -141,7 +141,7 @@ pub(super) fn section(visit: &Visit, all: &[Credential]) -> Result<Markup> {
         html! {
             div.row {
                 div.field {
-                    label for="passkey-name" { "Name for a new one" }
+                    label for="passkey-name" { "Name of the new passkey" }
                     input id="passkey-name" name="name" maxlength="64" placeholder="My phone"
                         autocomplete="off";
                 }
@@ -153,7 +153,7 @@ pub(super) fn section(visit: &Visit, all: &[Credential]) -> Result<Markup> {
         section.card {
             h2 { "Passkeys" }
             p.lead {
-                "Sign in with your fingerprint, face or device PIN. Nobody can guess or phish one."
+                "Sign in with your fingerprint, face or device PIN. A passkey cannot be guessed or phished."
             }
             ul.list { @for item in &items { (item) } }
             (add)

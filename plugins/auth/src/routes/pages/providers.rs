@@ -195,8 +195,8 @@ pub(super) async fn section(visit: &Visit, user: &User) -> Result<Option<Markup>
     }
     Ok(Some(html! {
         section.card {
-            h2 { "Other accounts" }
-            p.lead { "Accounts elsewhere that you sign in with." }
+            h2 { "Linked accounts" }
+            p.lead { "Accounts of other services that you can sign in with." }
             ul.list { @for item in &items { (item) } }
         }
     }))
@@ -246,7 +246,7 @@ fn link_page(visit: &Visit, id: &str, name: &str) -> Result<Response<Body>> {
         section.card {
             h1 { "Link " (name) "?" }
             p.lead {
-                "You can sign in with it from then on. We send you there, and it sends you back."
+                "Afterwards you can sign in with that account. You continue at the provider, which then sends you back."
             }
             a.button href=(to) { "Continue to " (name) }
         }

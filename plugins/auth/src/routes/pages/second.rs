@@ -57,7 +57,7 @@ fn origin(ways: &[Way], sent: bool) -> Option<Markup> {
         (true, false) => Some(html! { input type="hidden" name="from" value=(app); }),
         (true, true) => Some(html! {
             fieldset.field {
-                legend { "Where is the code from?" }
+                legend { "Source of the code" }
                 (one("message", "The message we sent", true))
                 (one(app, "My authenticator app", false))
             }
@@ -144,7 +144,7 @@ async fn second_page(visit: &Visit, error: Option<&Error>) -> Result<Response<Bo
     let content = html! {
         section.card {
             h1 { "One more step" }
-            p.lead { "Prove that it is you." }
+            p.lead { "Confirm your identity." }
             (visit.notice(error))
             (form)
             div.stack.more {
@@ -282,7 +282,7 @@ async fn confirm_page(visit: &Visit, error: Option<&Error>) -> Result<Response<B
     let content = html! {
         section.card {
             h1 { "Is it you?" }
-            p.lead { "For this we ask once more, so that nobody does it behind your back." }
+            p.lead { "Please confirm your identity again before this change." }
             (visit.notice(error))
             @for form in &forms { (form) }
             div.stack.more { @for form in &more { (form) } }

@@ -16,33 +16,31 @@ pub(super) fn of(core: &Core, error: &Error) -> String {
     let code = error.code();
     let text = match code {
         INVALID_CREDENTIALS => match core.config.auth.primary_field {
-            PrimaryField::Email => "The email address or the password is not right.",
-            PrimaryField::Username => "The user name or the password is not right.",
-            PrimaryField::Phone => "The phone number or the password is not right.",
+            PrimaryField::Email => "The email address or the password is wrong.",
+            PrimaryField::Username => "The user name or the password is wrong.",
+            PrimaryField::Phone => "The phone number or the password is wrong.",
         },
-        INVALID_TOKEN => "This link or code is not valid any more. Ask for a new one.",
-        INVALID_CHALLENGE => "That took too long or was done twice. Please start again.",
+        INVALID_TOKEN => "This link or code is no longer valid. Request a new one.",
+        INVALID_CHALLENGE => "This step has expired or was already completed. Please start again.",
         WEBAUTHN_FAILED => "The passkey could not be verified. Try again, or sign in another way.",
-        EMAIL_NOT_VERIFIED => {
-            "Confirm your email address first, with the link that we have sent you."
-        }
+        EMAIL_NOT_VERIFIED => "Confirm your email address first, with the link in our email.",
         ACCOUNT_SUSPENDED => "This account is suspended.",
-        DELETION_SCHEDULED => "This account will be deleted. Keep it first to change anything.",
-        INVALID_CODE => "That code is not right. Look at the newest one and try again.",
+        DELETION_SCHEDULED => {
+            "This account is scheduled for deletion. Cancel the deletion before you change anything."
+        }
+        INVALID_CODE => "The code is wrong. Use the latest code and try again.",
         LAST_CREDENTIAL => {
-            "You could not sign in any more without it. Set a password or add a passkey first."
+            "This is your only way to sign in. Set a password or add a passkey first."
         }
-        FACTOR_NOT_ALLOWED => "That does not prove enough here. Please use something else.",
-        STEP_UP_REQUIRED => "Please confirm first that it is you: sign in again.",
+        FACTOR_NOT_ALLOWED => "This method is not accepted here. Please use another one.",
+        STEP_UP_REQUIRED => "Please confirm your identity first: sign in again.",
         CSRF_FAILED => {
-            "The page was open for too long, or the form came from elsewhere. Please try again."
+            "The page was open for too long, or the form came from another site. Please try again."
         }
-        Code::Conflict if !error.details().is_empty() => "There is an account already.",
-        Code::ValidationFailed => "Please look at what you have entered.",
+        Code::Conflict if !error.details().is_empty() => "An account already exists.",
+        Code::ValidationFailed => "Please check your input.",
         Code::RateLimited => return limited(error.retry_after_seconds()),
-        Code::Unavailable => {
-            "This does not work at the moment. Please try again in a little while."
-        }
+        Code::Unavailable => "The service is temporarily unavailable. Please try again later.",
         code if code.status() >= 500 => "Something went wrong on our side. Please try again.",
         _ => return sentence(error.message()),
     };
@@ -75,34 +73,34 @@ pub(super) fn sentence(text: &str) -> String {
 pub(super) fn done(word: &str) -> Option<&'static str> {
     Some(match word {
         "signed-out" => "You are signed out.",
-        "password" => "Your password was changed. You are signed out everywhere else.",
+        "password" => "Your password was changed. All other sessions were ended.",
         "reset" => "Your password was set. You can sign in with it now.",
         "verified" => "Your email address is confirmed.",
-        "sent" => "If that address needs it, a message is on its way.",
+        "sent" => "If the address needs confirmation, we have sent an email to it.",
         "asked" => {
-            "If there is an account, a message is on its way. Open the link in it, or paste its code here."
+            "If the account exists, we have sent an email. Open the link in it, or paste its code here."
         }
         "registered" => {
-            "Your account is there. Confirm your email address with the link that we have sent you."
+            "Your account was created. Confirm your email address with the link in our email."
         }
         "session" => "The session was ended.",
         "sessions" => "All other sessions were ended.",
         "passkey" => "The passkey was added.",
-        "code" => "A code is on its way.",
+        "code" => "We have sent a code.",
         "factor" => "Two-step verification is set up.",
-        "removed" => "It was removed.",
+        "removed" => "The method was removed.",
         "passkey-removed" => "The passkey was removed.",
         "deleted" => "Your account was deleted.",
-        "kept" => "Your account stays.",
+        "kept" => "The deletion was cancelled. Your account stays active.",
         "renamed" => "The passkey has a new name.",
-        "linked" => "You can sign in with that account from now on.",
-        "unlinked" => "You no longer sign in with that account.",
+        "linked" => "You can now sign in with that account.",
+        "unlinked" => "You can no longer sign in with that account.",
         "email-asked" => {
-            "If that address can be used, a message is on its way to it. Yours changes once you open the link in it."
+            "If the address can be used, we have sent an email to it. Your address changes when you open the link."
         }
-        "email" => "Your email address is changed.",
+        "email" => "Your email address was changed.",
         "undone" => {
-            "Your former email address is back, and you are signed out everywhere. Set a new password if somebody knows yours."
+            "Your former email address was restored, and all sessions were ended. If someone else may know your password, set a new one."
         }
         _ => return None,
     })
@@ -112,26 +110,28 @@ pub(super) fn done(word: &str) -> Option<&'static str> {
 /// Other words have no message.
 pub(super) fn failed(word: &str) -> Option<&'static str> {
     Some(match word {
-        "access_denied" => "You did not allow it there, so nothing was done.",
+        "access_denied" => "You did not give permission at the provider, so nothing was changed.",
         "account_exists" => {
-            "There is an account with that email address already. Sign in to it as you usually do, and link the other one there."
+            "An account with that email address already exists. Sign in to it, then link the other account in its settings."
         }
         "already_linked" => {
-            "That account is linked to somebody else here, or you have one of that provider already."
+            "That account is linked to another user, or your account is already linked to this provider."
         }
         "account_suspended" => "This account is suspended.",
-        "email_required" => "No email address came with that account, and one is needed here.",
+        "email_required" => "That account has no email address, but an email address is required.",
         "email_not_verified" => "The email address of that account is not confirmed.",
-        "sign_up_disabled" => "There is no account here for that one, and none is made this way.",
+        "sign_up_disabled" => {
+            "No account here is linked to that one, and new accounts cannot be created this way."
+        }
         "hook_rejected" => "You cannot sign in with that account.",
         "provider_error" => {
-            "Nobody answered as they should there. Please try again, or sign in another way."
+            "The provider returned an invalid response. Please try again, or sign in another way."
         }
         "server_error" => "Something went wrong on our side. Please try again.",
         "overtaken" => {
-            "You have signed in since that form was opened, so nothing was done. Please start again."
+            "You have signed in since the form was opened, so nothing was changed. Please start again."
         }
-        "expired" => "That took too long or was done twice. Please start again.",
+        "expired" => "This step has expired or was already completed. Please start again.",
         _ => return None,
     })
 }

@@ -24,7 +24,7 @@ pub(super) async fn a_provider_does_not_take_over_an_existing_account(store: Sto
     );
     assert_eq!(app.me(&owner.token).await.json()["providers"], json!([]));
     assert_eq!(post.all("existing_account", 1).await[0].to, email);
-    // Nothing was left behind: the account goes on as before.
+    // Nothing remains: the account works as before.
     assert_eq!(app.login(&email).await.id, owner.id);
     // An unverified address is not used, whether or not an account has it.
     peer.account(&id, Some(&email), false).await;
@@ -69,8 +69,8 @@ pub(super) async fn verified_linking_needs_two_verified_addresses(store: Store) 
         let callback = Browser::new().sign_in(&away.url, login).await;
         away.back(&app, &callback).await
     };
-    // Not while nobody has proved the address here, and not by a provider that is not trusted with
-    // it.
+    // Not while the address is unverified here, and not with a provider whose addresses are not
+    // trusted.
     assert_eq!(
         landed(&arrive("peer", &id).await, "error"),
         "account_exists"
@@ -133,8 +133,8 @@ pub(super) async fn an_account_links_a_provider(store: Store) {
         json!(["peer"])
     );
     assert_eq!(post.all("provider_linked", 1).await[0].to, "ada@x.test");
-    // Once more says the same and does nothing; another person of the same provider does not fit
-    // beside the first.
+    // A repetition gets the same response and changes nothing. Another account of the same provider
+    // is refused.
     let again = async |token: &str, login: &str| {
         let away = Away::of(&link(token).await);
         let callback = Browser::new().sign_in(&away.url, login).await;
@@ -173,7 +173,7 @@ pub(super) async fn an_account_links_a_provider(store: Store) {
     );
     // It signs in to the account that it was linked to, whose address is another one.
     assert_eq!(enter(&app, "peer", &first).await.text("userId"), ada.id);
-    // The session in which it was asked for has ended, or its user has.
+    // The session that started the link has ended, or its user was removed.
     let away = Away::of(&link(&bob.token).await);
     let callback = Browser::new().sign_in(&away.url, &second).await;
     assert_eq!(
@@ -355,7 +355,7 @@ pub(super) async fn deleted_accounts(store: Store) {
         .with(&first.text("token"), "DELETE", "/auth/me", Some(json!({})))
         .await;
     assert_eq!(gone.status, 202, "{gone:?}");
-    // Until then they sign in to what is left of it.
+    // Until then the user signs in to the account that is scheduled for deletion.
     let again = enter(&app, "peer", &id).await;
     assert_eq!(
         (

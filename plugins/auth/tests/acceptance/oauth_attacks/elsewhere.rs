@@ -1,5 +1,4 @@
-//! A page elsewhere that brings its own: sign-ins and links that somebody else has begun, or that
-//! have been overtaken.
+//! Flows that another page or another person has started, or that are out of date.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -138,8 +137,8 @@ pub(super) async fn links_that_a_page_elsewhere_asks_for(store: Store) {
             .status,
         303
     );
-    // Somebody sends a victim's browser to the end of a link of their own: it is not the browser
-    // that was sent away.
+    // An attacker sends a victim's browser to the end of the attacker's link: the browser did not
+    // start the flow.
     let own = Away::of(&app.raw("POST", "/auth/stand/link", &proved, "").await);
     let callback = Browser::new().sign_in(&own.url, "").await;
     let victim = Away::from(&app, "/auth/stand").await;
@@ -147,8 +146,8 @@ pub(super) async fn links_that_a_page_elsewhere_asks_for(store: Store) {
         .back(&app, &callback)
         .await
         .refused(400, "invalid_state");
-    // Nor is it that where a sibling domain has planted what it was sent away with: a browser has
-    // what only this host could give it.
+    // Nor did it if a sibling domain has planted the flow's cookie: the browser also needs a cookie
+    // that only this host can set.
     let planted = format!("{MARK}={}", own.cookie);
     let path = callback.strip_prefix(APP).unwrap();
     let mark = victim
@@ -167,7 +166,7 @@ pub(super) async fn links_that_a_page_elsewhere_asks_for(store: Store) {
         back.refused(400, "invalid_state");
     }
     assert_eq!(app.me(&token).await.json()["providers"], json!([]));
-    // Nor where somebody else has signed in meanwhile, though the browser is the same.
+    // Nor if another user has signed in meanwhile in the same browser.
     let bob = app.register("bob@x.test").await;
     let begun = Away::of(&app.raw("POST", "/auth/stand/link", &proved, "").await);
     let over = Browser::new().sign_in(&begun.url, "").await;
@@ -290,8 +289,8 @@ pub(super) async fn links_whose_session_has_ended_meanwhile(store: Store) {
     );
 }
 
-/// Nor is one linked that was begun before the account had a second factor, in a session that has
-/// not proved it.
+/// A link that was started before the account had a second factor needs a session that has proved
+/// the factor.
 pub(super) async fn links_begun_before_a_second_factor(store: Store) {
     let standin = StandIn::start().await;
     let app = app_with(&store, &standin, |auth| {
@@ -321,8 +320,8 @@ pub(super) async fn links_begun_before_a_second_factor(store: Store) {
     );
 }
 
-/// With a challenge, the code that comes back is worth a session to whoever made that: a page
-/// elsewhere must not bring its own.
+/// With a challenge, the returned code gives a session to the holder of the verifier, so a foreign
+/// page must not start such a flow.
 pub(super) async fn starts_for_somebody_elses_verifier(store: Store) {
     let standin = StandIn::start().await;
     let app = app_with(&store, &standin, |auth| {
@@ -369,8 +368,8 @@ pub(super) async fn starts_for_somebody_elses_verifier(store: Store) {
     ] {
         assert_eq!(start(&bound, own).await.status, 302, "{own:?}");
     }
-    // Some browsers call it cross-site when an app opened them, which nothing says more of; what
-    // comes back is for the app.
+    // Some browsers report a request as cross-site if an app opened them; the result then goes to
+    // the app.
     let native = format!("{bound}&returnTo=https://native.test/done");
     for any in [&[][..], &[cross]] {
         assert_eq!(start(&native, any).await.status, 302, "{any:?}");
@@ -387,7 +386,7 @@ pub(super) async fn starts_for_somebody_elses_verifier(store: Store) {
     }
 }
 
-/// Counts how often it is asked whether somebody may sign in, and refuses while it is on.
+/// Counts the sign-in hooks, and refuses while it is switched on.
 #[derive(Clone, Default)]
 struct Doorman(Arc<(AtomicUsize, AtomicBool)>);
 
@@ -467,9 +466,8 @@ pub(super) async fn links_that_a_hook_refuses(store: Store) {
     );
 }
 
-/// Hosts that share their cookies by a domain share what a browser was sent away with. What one of
-/// them gave it for itself alone is at no other, or is another there; a provider may send back to
-/// either.
+/// Hosts with a common cookie domain share the flow's cookie. The cookie for one host only differs
+/// between hosts. A provider may redirect to either host.
 pub(super) async fn back_at_another_host(store: Store) {
     for shared in [true, false] {
         let standin = StandIn::start().await;

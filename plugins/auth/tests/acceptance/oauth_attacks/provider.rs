@@ -1,4 +1,4 @@
-//! A provider that lies: tokens that prove nothing, answers that are none, names of somebody else.
+//! A dishonest provider: invalid tokens, invalid responses, names of other users.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -190,7 +190,7 @@ pub(super) async fn tokens_that_prove_nothing(store: Store) {
     assert_eq!(standin.faults(), Vec::<String>::new());
 }
 
-/// Claims of which one stands there twice.
+/// Claims with one repeated name.
 struct Twice<'a>(&'a Json);
 
 impl serde::Serialize for Twice<'_> {
@@ -301,7 +301,7 @@ pub(super) async fn answers_that_are_none(store: Store) {
                 honest(manner);
                 manner.answers.insert(path.to_owned(), bad);
             });
-            // Of a provider that is met for the first time, so that it is asked for everything.
+            // With a new app, so that every document of the provider is fetched.
             let own = Store::memory();
             let fresh = self::app(&own, &standin).await;
             let (_, back) = arrive(&fresh).await;
@@ -326,7 +326,7 @@ pub(super) async fn answers_that_are_none(store: Store) {
     );
 }
 
-/// RFC 9207: the answer says whose it is, and nobody else's is taken.
+/// RFC 9207: a response names its issuer, and the response of another issuer is refused.
 pub(super) async fn mix_up(store: Store) {
     let (honest, evil) = (StandIn::start().await, StandIn::start().await);
     let section = |server: &StandIn| {
@@ -343,8 +343,8 @@ pub(super) async fn mix_up(store: Store) {
         })
         .await;
     app.to_the_present().await;
-    // Somebody who wants to sign in at the evil one is sent on to the honest one, whose code comes
-    // back to the evil one's path.
+    // A user who signs in at the evil provider is redirected to the honest one, whose code returns
+    // to the evil one's path.
     let away = Away::from(&app, "/auth/evil").await;
     let on = away.url.replace(&evil.url, &honest.url);
     let callback = Browser::new().sign_in(&on, "").await;

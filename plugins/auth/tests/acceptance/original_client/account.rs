@@ -132,7 +132,7 @@ async fn an_account(mode: Mode) {
     );
     assert_eq!(user["hasPassword"], true);
     page.is_signed_in(&state, "/settings");
-    // A session that is not there is null to the client, as every 404.
+    // A missing session is null for the client, like every 404.
     assert_eq!(
         page.call("useRevokeSession", json!("of-nobody")).0,
         json!(null)
@@ -148,8 +148,7 @@ fn ends(page: &mut Page) {
     let (scheduled, state) = page.call("useDeleteAccount", json!({ "password": GOOD }));
     assert!(scheduled["deletionScheduledFor"].is_string(), "{scheduled}");
     assert_eq!(state, signed_out(&["unauthenticated"]));
-    // The client has dropped its tokens; cookies are the browser's, and the session goes on for
-    // this.
+    // The client has dropped its tokens. Cookies belong to the browser, so its session continues.
     if page.mode == Mode::Token {
         page.call("useLogin", json!({ "email": EMAIL, "password": GOOD }));
     }
@@ -183,7 +182,7 @@ async fn an_ended_token_is_renewed(mode: Mode) {
     let mut page = Page::open(&app, mode);
     page.register(&post).await;
     app.advance(901).await;
-    // The client asks, is told that its token has ended, renews it and asks again.
+    // The client is told that its token has expired, renews it, and repeats the call.
     let (user, state) = page.call("useUser", json!(null));
     assert_eq!(user["user"]["email"], EMAIL);
     page.is_signed_in(&state, "/home");

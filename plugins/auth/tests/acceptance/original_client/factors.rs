@@ -113,8 +113,8 @@ async fn second_factors(mode: Mode) {
     assert_eq!(user["mfaEnabled"], true);
     page.is_signed_in(&state, "/home");
 
-    // A factor was proved a moment ago: the password that the client sends does not stand in the
-    // way, unless it is wrong.
+    // A factor was proved recently: the password that the client sends is not needed, but a wrong
+    // one is refused.
     page.refused(
         "useMfaEmailOtpDisable",
         json!({ "password": "wrong-wrong-wrong" }),
@@ -144,7 +144,7 @@ async fn second_factors(mode: Mode) {
     sign_in(&mut page, &app, &secret, &json!(["totp"])).await;
     page.says("useCancelDeletion", json!(null), "The account stays.");
 
-    // The last factor goes with a code, also with one for recovery.
+    // The last factor is removed with a code; a recovery code works too.
     app.advance(301).await;
     page.refused(
         "useMfaDisable",

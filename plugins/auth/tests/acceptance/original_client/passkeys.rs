@@ -126,7 +126,7 @@ async fn passkeys(mode: Mode) {
     page.has_called(HOOKS);
 }
 
-/// Without second factors a sign-in a moment ago is what the client can prove, by a password too.
+/// Without second factors, a recent sign-in is the only proof of the client, also with a password.
 async fn a_passkey_that_is_no_factor(mode: Mode) {
     let post = Post::default();
     let app = app(&post, |auth| {

@@ -141,7 +141,7 @@ pub(super) async fn a_registration_keeps_every_rule(store: Store) {
             (401, "webauthn_failed"),
             "{what}: {reply:?}"
         );
-        // What was asked is asked anew.
+        // The challenge is used up.
         let body = json!({ "registrationToken": token, "attestationResponse": authenticator.register(&options) });
         app.with(&ada.token, "POST", REGISTER, Some(body))
             .await
@@ -172,7 +172,7 @@ pub(super) async fn a_registration_keeps_every_rule(store: Store) {
         (&shown["name"], &shown["backedUp"], &shown["lastUsedAt"]),
         (&json!("<b>Key</b>"), &json!(true), &Json::Null)
     );
-    // The same credential once more, by whomever.
+    // The same credential again, by the same or another user.
     let eve = app.register("eve@example.test").await;
     for who in [&ada, &eve] {
         let (options, token) = app.register_options(&who.token).await;
@@ -183,7 +183,7 @@ pub(super) async fn a_registration_keeps_every_rule(store: Store) {
     }
 }
 
-/// ECDSA on P-384, which nobody asked for.
+/// ECDSA on P-384, which was not requested.
 fn es384() -> Vec<u8> {
     let mut out = minicbor::Encoder::new(Vec::new());
     out.map(5)
@@ -288,12 +288,12 @@ pub(super) async fn an_assertion_keeps_every_rule(store: Store) {
             "{what}: {reply:?}"
         );
         assert!(!reply.headers.contains_key("set-cookie"));
-        // What was asked is asked anew.
+        // The challenge is used up.
         app.passkey_login(&token, &of_ada.assert(&options))
             .await
             .refused(401, "invalid_challenge");
     }
-    // Extensions that are there are passed over.
+    // Extensions are ignored.
     let (options, token) = app.login_options().await;
     let answer = of_ada.assert_otherwise(&options, |d| {
         (d.flags, d.more) = (d.flags | 1 << 7, vec![0xa1, 0x61, b'x', 0xf5]);
