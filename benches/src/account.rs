@@ -1,8 +1,8 @@
 //! The work of `GET /auth/me` without authentication, as a baseline.
 //!
-//! The route is described and mounted as those of `linchpin-auth` are, reads by its adapter a
-//! record of the columns that an account has there, and answers the members that `/auth/me`
-//! answers. Whose account it shows, its path says.
+//! The route is described and mounted like the routes of `linchpin-auth`. It reads a record with
+//! the columns of an account through its adapter, and returns the members of `/auth/me`. The path
+//! contains the key of the account.
 
 use std::sync::{Arc, OnceLock};
 

@@ -1,5 +1,5 @@
-//! The load: one thread that keeps connections busy and does as little as it can beside, for it
-//! shares the machine with what it loads.
+//! The load: one thread that keeps connections busy. It does as little else as possible, because it
+//! shares the machine with the server.
 
 use std::io::{Error, ErrorKind, Result, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -31,7 +31,7 @@ impl Load {
         answers / self.took.as_secs_f64()
     }
 
-    /// The time in microseconds below which this share of the answers lies.
+    /// The quantile of the response times, in microseconds.
     pub fn quantile(&self, share: f64) -> u32 {
         #[allow(
             clippy::cast_precision_loss,
@@ -47,12 +47,12 @@ impl Load {
     }
 }
 
-/// A request: its bytes go into the buffer; `false` when there is nothing left to ask for.
+/// Writes a request into the buffer; `false` after the last request.
 pub trait Requests: FnMut(&mut Vec<u8>) -> bool {}
 impl<F: FnMut(&mut Vec<u8>) -> bool> Requests for F {}
 
-/// Keeps this many connections busy, each with one request at a time, until nothing is left to ask
-/// for.
+/// Keeps this number of connections busy, each with one request at a time, until there are no more
+/// requests.
 ///
 /// # Errors
 /// A connection broke, or an answer was none.
@@ -93,7 +93,7 @@ pub fn drive(address: SocketAddr, connections: usize, mut requests: impl Request
         }
         for event in &events {
             let line = &mut lines[event.token().0];
-            // The rest of a response makes an event of its own.
+            // The rest of a response causes another event.
             let Some(status) = line.answer.read(&mut line.stream)? else {
                 continue;
             };
@@ -127,7 +127,7 @@ impl Busy {
             return Ok(false);
         }
         self.since = Instant::now();
-        // A request is far smaller than what a socket takes at once, and nothing else is in it.
+        // A request is far smaller than the socket buffer, and the buffer is empty.
         if self.stream.write(request)? == request.len() {
             Ok(true)
         } else {

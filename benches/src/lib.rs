@@ -1,7 +1,6 @@
 //! Shared by the benchmarked servers: records, schema, token, command line.
 //!
-//! The schema is Linchpin's own: the generated server makes it, and all servers are given copies of
-//! one seeded database.
+//! The generated server creates the schema, and all servers get copies of one seeded database.
 
 pub mod account;
 pub mod client;
@@ -25,10 +24,10 @@ pub fn id(n: usize) -> String {
     format!("018f0000-0000-7000-8000-{n:012x}")
 }
 
-/// The claims every server asks for.
+/// The claims that every server checks.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Claims {
-    /// Who calls.
+    /// The caller.
     pub sub: String,
     /// Seconds since the epoch.
     pub exp: i64,

@@ -1,5 +1,5 @@
-//! One request after the other over a connection, with how long each took. The tests of
-//! authentication measure with it as well, so that it needs nothing but the standard library.
+//! Sequential requests over one connection, with the time of each. The tests of authentication
+//! include this file, so it uses only the standard library.
 
 use std::io::{Error, ErrorKind, Result, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -16,7 +16,7 @@ impl Line {
     /// Opens a connection.
     ///
     /// # Errors
-    /// Nobody listens there.
+    /// If no server listens there.
     pub fn to(address: SocketAddr) -> Result<Self> {
         let stream = TcpStream::connect(address)?;
         stream.set_nodelay(true)?;
@@ -41,7 +41,7 @@ impl Line {
     }
 }
 
-/// An answer as it comes in.
+/// A response that is being read.
 #[derive(Debug)]
 pub(super) struct Answer {
     buffer: Box<[u8]>,
@@ -63,7 +63,7 @@ impl Default for Answer {
 }
 
 impl Answer {
-    /// Reads once; the status when the answer is whole.
+    /// Reads once; returns the status when the response is complete.
     pub(super) fn read(&mut self, from: &mut impl std::io::Read) -> Result<Option<u16>> {
         if std::mem::take(&mut self.whole) {
             (self.filled, self.body) = (0, None);

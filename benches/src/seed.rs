@@ -7,10 +7,10 @@ const BODY: &str =
 /// When the first record was created.
 const START: usize = 1_760_000_000_000;
 
-/// Fills the database behind this URL.
+/// Seeds the database of this URL.
 ///
 /// # Errors
-/// What the database says.
+/// The error of the database.
 pub fn seed(url: &str) -> Result<(), Box<dyn std::error::Error>> {
     match url.strip_prefix("sqlite:") {
         Some(file) => Ok(sqlite(file)?),

@@ -142,7 +142,7 @@ pub(crate) fn run() -> Result<(), String> {
             .split_once("\n// Expansion\n\n")
             .map_or(body, |(_, expansion)| expansion);
         let stem = stem.rsplit("__").next().unwrap_or(stem).to_owned();
-        // Documentation is for the user and costs nothing to compile; it does not count as code.
+        // Documentation costs nothing to compile, so it does not count as code.
         let lines = code_lines(&unbroken(body));
         rows.push((stem, lines, body.len()));
     }

@@ -1,6 +1,7 @@
-//! The programs for tests of authentication: an independent generator of one-time codes, a real
-//! mail server, other token libraries, a browser, an identity provider, a client of its routes, and
-//! a client of OpenAPI documents.
+//! The programs for tests of plugins and migrations. For authentication: an independent generator of
+//! one-time codes, a real mail server, other token libraries, a browser, an identity provider, a
+//! client of its routes, and a client of OpenAPI documents. For realtime: a Redis server, a client
+//! of server-sent events, and two WebSocket clients. For migrations: a linter of their SQL.
 
 use std::os::unix::fs::MetadataExt;
 use std::process::{Command, Stdio};
@@ -17,12 +18,29 @@ const CLIENT: &str = concat!(
     "/../plugins/auth/tests/peers/snapshot"
 );
 
+/// The directory of the client of server-sent events.
+const EVENT_SOURCE: &str = concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/../plugins/realtime/tests/peers/eventsource"
+);
+
+/// The directory of the WebSocket client.
+const WEB_SOCKET: &str = concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/../plugins/realtime/tests/peers/ws"
+);
+
 /// The name of each program, the command that checks it, and the command that installs it.
-const PEERS: [(&str, &[&str], &[&str]); 9] = [
+const PEERS: [(&str, &[&str], &[&str]); 14] = [
     (
         "openssl",
         &["openssl", "version"],
         &["apt-get", "install", "openssl"],
+    ),
+    (
+        "redis-server",
+        &["redis-server", "--version"],
+        &["apt-get", "install", "redis-server"],
     ),
     (
         "oathtool",
@@ -38,6 +56,18 @@ const PEERS: [(&str, &[&str], &[&str]); 9] = [
         "aiosmtpd",
         &["python3", "-c", "import aiosmtpd"],
         &["python3", "-m", "pip", "install", "-q", "aiosmtpd"],
+    ),
+    (
+        "squawk",
+        &["squawk", "--version"],
+        &[
+            "python3",
+            "-m",
+            "pip",
+            "install",
+            "-q",
+            "squawk-cli>=2.70,<3",
+        ],
     ),
     (
         "Schemathesis",
@@ -80,6 +110,42 @@ const PEERS: [(&str, &[&str], &[&str]); 9] = [
         &["npm", "ls", "--prefix", CLIENT],
         &["npm", "ci", "--prefix", CLIENT, "--no-audit", "--no-fund"],
     ),
+    (
+        "eventsource",
+        &["npm", "ls", "--prefix", EVENT_SOURCE],
+        &[
+            "npm",
+            "ci",
+            "--prefix",
+            EVENT_SOURCE,
+            "--no-audit",
+            "--no-fund",
+        ],
+    ),
+    (
+        "ws",
+        &["npm", "ls", "--prefix", WEB_SOCKET],
+        &[
+            "npm",
+            "ci",
+            "--prefix",
+            WEB_SOCKET,
+            "--no-audit",
+            "--no-fund",
+        ],
+    ),
+    (
+        "websockets",
+        &["python3", "-c", "import websockets.asyncio.client"],
+        &[
+            "python3",
+            "-m",
+            "pip",
+            "install",
+            "-q",
+            "websockets>=14,<18",
+        ],
+    ),
 ];
 
 /// Installs missing programs. If one cannot be installed, prints one message before its tests fail.
@@ -102,7 +168,7 @@ pub(crate) fn install() -> Result<(), String> {
         Ok(())
     } else {
         Err(format!(
-            "authentication cannot be tested without {}",
+            "the tests cannot run without {}",
             missing.join(" and ")
         ))
     }

@@ -9,20 +9,34 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Installs it if it is missing. If that is not possible, prints one message before the tests of
-/// the store fail.
+/// Installs it and its connection pooler if they are missing. If that is not possible, prints one
+/// message before the tests of the store fail.
 pub(crate) fn install() -> Result<(), String> {
-    let there =
+    let server =
         || std::env::var_os("LINCHPIN_TEST_POSTGRES").is_some() || programs::folder().is_some();
-    if there() {
+    let pooler = || programs::pooler().is_some();
+    let mut missing = Vec::new();
+    if !server() {
+        missing.push("postgresql");
+    }
+    if !pooler() {
+        missing.push("pgbouncer");
+    }
+    if missing.is_empty() {
         return Ok(());
     }
-    eprintln!("xtask: PostgreSQL is not installed; installing the Debian package postgresql");
-    crate::peers::apt(&["postgresql"]);
-    if there() {
-        return Ok(());
+    eprintln!(
+        "xtask: installing missing Debian packages: {}",
+        missing.join(", ")
+    );
+    crate::peers::apt(&missing);
+    if !server() {
+        return Err("PostgreSQL is not installed, and its store cannot be tested: `apt-get install postgresql`, or name a server in LINCHPIN_TEST_POSTGRES".to_owned());
     }
-    Err("PostgreSQL is not installed, and its store cannot be tested: `apt-get install postgresql`, or name a server in LINCHPIN_TEST_POSTGRES".to_owned())
+    if !pooler() {
+        return Err("PgBouncer is not installed, and the test of migrations behind a pooler fails: `apt-get install pgbouncer`".to_owned());
+    }
+    Ok(())
 }
 
 /// A server on a free port with its default settings; stopped and removed on drop.

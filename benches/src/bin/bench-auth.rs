@@ -1,10 +1,10 @@
-//! What authentication costs and what its times give away: whether answers about accounts take the
-//! same time with and without one, what a checked session adds to a request, and what other routes
-//! feel of many sign-ins at once.
+//! The cost of authentication, and the information in its response times: whether responses take
+//! the same time for known and unknown accounts, what a checked session adds to a request, and how
+//! many concurrent sign-ins slow down other routes.
 //!
-//! `cargo xtask bench --auth` builds and runs it; alone, on a quiet machine. It ends with 1 when a
-//! bound does not hold. With the number of a route of the first table and one of requests it asks
-//! for nothing else, so that callgrind can count what they take.
+//! `cargo xtask bench --auth` builds and runs it; nothing else should run on the machine. It exits
+//! with 1 if a bound is exceeded. With the number of a route of the first table and a number of
+//! requests, it sends only these requests, so that callgrind can count their instructions.
 #![allow(missing_docs)] // a program
 
 use std::fmt::Write;
@@ -27,7 +27,7 @@ use serde_json::{Value as Json, json};
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// A record that everybody may read.
+/// A record that anonymous callers may read.
 #[entity(namespace = "bench", path = "open", routes(auth = none))]
 #[derive(Clone, Debug)]
 pub struct Open {
@@ -36,7 +36,7 @@ pub struct Open {
     pub text: String,
 }
 
-/// The same behind a session.
+/// The same record, for authenticated callers only.
 #[entity(namespace = "bench", path = "closed", routes(auth = "userAuth"))]
 #[derive(Clone, Debug)]
 pub struct Closed {
@@ -47,8 +47,8 @@ pub struct Closed {
 
 static ENTRY: Package = package!(name = "bench", entities = [entity(Open), entity(Closed)]);
 
-/// Tries of each class, turn by turn: more than 200, after which the median of a hash is known to 2
-/// ms only.
+/// Attempts of each class, alternately: with 200 attempts, the median of a hash is known to 2 ms
+/// only.
 const TRIES: usize = 600;
 
 /// The least throughput with a checked session, as a share of that without one.
@@ -57,15 +57,16 @@ const KEPT: f64 = 0.9;
 const ROUNDS: usize = 7;
 const ROUND: Duration = Duration::from_secs(1);
 
-/// Whose sessions are used, turn by turn: as many as there are connections, for a client has one of
-/// its own.
+/// The users of the sessions, in turn: as many as connections, because a client has its own
+/// session.
 const _: () = assert!(USERS == CONNECTIONS);
 
-/// Sign-ins at a time, and what others may feel of them: their p99, times this.
+/// The number of concurrent sign-ins, and the factor by which they may raise the p99 of other
+/// routes.
 const LOGINS: usize = 64;
 const SLOWER: f64 = 2.0;
-/// Alone and beside them, turn by turn, so that a machine that changes meanwhile changes both;
-/// rounds of each in one turn.
+/// Measured alone and beside sign-ins alternately, so that a change of the machine affects both;
+/// rounds of each per turn.
 const TURNS: usize = 3;
 const PER_TURN: usize = 3;
 
@@ -117,7 +118,7 @@ fn millis(time: Duration) -> String {
 }
 
 fn measure(folder: &std::path::Path, count: Option<(usize, usize)>) -> Outcome<bool> {
-    // As many threads for the server as the other benchmarks give theirs; this one asks.
+    // The server gets as many threads as in the other benchmarks; this thread sends the requests.
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
@@ -137,7 +138,7 @@ fn measure(folder: &std::path::Path, count: Option<(usize, usize)>) -> Outcome<b
                 .to_owned(),
         );
     }
-    // Somebody else: an account has so many sessions and no more.
+    // Another user: the number of sessions of an account is limited.
     line.ask(&register("busy@x.test"))?;
     runtime.block_on(async {
         let service = running
@@ -179,7 +180,7 @@ fn measure(folder: &std::path::Path, count: Option<(usize, usize)>) -> Outcome<b
     })?;
 
     if let Some((route, mut requests)) = count {
-        let Asked {
+        let MeasuredRoute {
             name,
             requests: asked,
             ..
@@ -198,7 +199,7 @@ fn measure(folder: &std::path::Path, count: Option<(usize, usize)>) -> Outcome<b
     }
     let mut holds = costs(address, &tokens)?;
     holds &= beside(address, &tokens)?;
-    // The server has hung up on the first meanwhile: nothing was asked over it.
+    // The server has closed the idle first connection.
     let mut line = Line::to(address)?;
     println!("\n## Answers that must not tell whether there is an account\n");
     println!(
@@ -248,7 +249,7 @@ fn median<T: Ord + Copy>(of: &mut [T]) -> T {
     of[of.len() / 2]
 }
 
-/// Keeps the connections busy with these requests, turn by turn, for a round.
+/// Keeps the connections busy with these requests, in turn, for one round.
 fn round(address: SocketAddr, requests: &[Vec<u8>]) -> Outcome<Load> {
     let until = Instant::now() + ROUND;
     let mut turns = requests.iter().cycle();
@@ -263,17 +264,17 @@ fn round(address: SocketAddr, requests: &[Vec<u8>]) -> Outcome<Load> {
     }
 }
 
-/// A route whose cost is looked at.
-struct Asked {
+/// A route whose cost is measured.
+struct MeasuredRoute {
     name: &'static str,
     /// Of each user.
     requests: Vec<Vec<u8>>,
-    /// Which of them does the same without authentication.
+    /// The position of the route that does the same without authentication.
     like: usize,
 }
 
-/// The routes, each behind the one that it is held against.
-fn routes(tokens: &[String]) -> [Asked; 5] {
+/// The routes, each after the route that it is compared with.
+fn routes(tokens: &[String]) -> [MeasuredRoute; 5] {
     let asked = |name, path: &str, signed: bool, like| {
         let of = |(user, token): (usize, &String)| {
             get(
@@ -281,7 +282,7 @@ fn routes(tokens: &[String]) -> [Asked; 5] {
                 if signed { token } else { "" },
             )
         };
-        Asked {
+        MeasuredRoute {
             name,
             requests: tokens.iter().enumerate().map(of).collect(),
             like,
@@ -311,7 +312,7 @@ fn costs(address: SocketAddr, tokens: &[String]) -> Outcome<bool> {
     let routes = routes(tokens);
     let mut seen: [Vec<(u32, u32, u32)>; 5] = Default::default();
     for _ in 0..ROUNDS {
-        for (Asked { requests, .. }, seen) in routes.iter().zip(&mut seen) {
+        for (MeasuredRoute { requests, .. }, seen) in routes.iter().zip(&mut seen) {
             let load = round(address, requests)?;
             #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // thousands
             seen.push((
@@ -332,7 +333,7 @@ fn costs(address: SocketAddr, tokens: &[String]) -> Outcome<bool> {
     };
     let (rates, p50, p99) = (all(|seen| seen.0), all(|seen| seen.1), all(|seen| seen.2));
     let mut holds = true;
-    for (at, Asked { name, like, .. }) in routes.iter().enumerate() {
+    for (at, MeasuredRoute { name, like, .. }) in routes.iter().enumerate() {
         let kept = rates[at] / rates[*like];
         holds &= kept >= KEPT;
         println!(

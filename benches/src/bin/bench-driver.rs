@@ -1,4 +1,4 @@
-//! Seeds a database, or loads one server and prints what it saw as one line of JSON.
+//! Seeds a database, or sends load to one server and prints the result as one line of JSON.
 //!
 //! `bench-driver seed <url>`; `bench-driver count <port> <load> <requests>`;
 //! `bench-driver load <port> <load> <seconds> <salt>`.
@@ -29,11 +29,11 @@ fn main() -> Outcome<()> {
 
 fn load(port: &str, what: &str, seconds: f64, salt: usize) -> Outcome<()> {
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port.parse()?));
-    let asking = Asking::prepare(address, what, salt)?;
+    let writer = RequestWriter::prepare(address, what, salt)?;
     let (until, mut n) = (Instant::now() + Duration::from_secs_f64(seconds), 0);
     let load = drive(address, CONNECTIONS, |request| {
         n += 1;
-        Instant::now() < until && asking.write(n, request)
+        Instant::now() < until && writer.write(n, request)
     })?;
     let (requests, failed) = (load.micros.len(), load.failed);
     let (p50, p99) = (load.quantile(0.5), load.quantile(0.99));
@@ -47,11 +47,11 @@ fn load(port: &str, what: &str, seconds: f64, salt: usize) -> Outcome<()> {
 /// As many requests and no more.
 fn count(port: &str, what: &str, requests: usize) -> Outcome<()> {
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port.parse()?));
-    let asking = Asking::prepare(address, what, 0)?;
+    let writer = RequestWriter::prepare(address, what, 0)?;
     let mut n = 0;
     let load = drive(address, CONNECTIONS, |request| {
         n += 1;
-        n <= requests && asking.write(n - 1, request)
+        n <= requests && writer.write(n - 1, request)
     })?;
     if load.failed > 0 {
         Err(format!("{} requests of {what} were refused", load.failed).into())
@@ -61,7 +61,7 @@ fn count(port: &str, what: &str, requests: usize) -> Outcome<()> {
 }
 
 /// The input of requests: shuffled ids, a cursor deep in the list, a token.
-struct Asking<'a> {
+struct RequestWriter<'a> {
     what: &'a str,
     salt: usize,
     ids: Vec<usize>,
@@ -69,7 +69,7 @@ struct Asking<'a> {
     token: String,
 }
 
-impl<'a> Asking<'a> {
+impl<'a> RequestWriter<'a> {
     fn prepare(address: SocketAddr, what: &'a str, salt: usize) -> Outcome<Self> {
         let mut ids: Vec<usize> = (0..linchpin_benches::ROWS).collect();
         // A fixed shuffle: neighbours in the table are not neighbours in time.
@@ -80,7 +80,7 @@ impl<'a> Asking<'a> {
                 .wrapping_add(1_442_695_040_888_963_407);
             ids.swap(i, usize::try_from(state >> 33)? % (i + 1));
         }
-        let mut asking = Self {
+        let mut writer = Self {
             what,
             salt,
             ids,
@@ -88,10 +88,10 @@ impl<'a> Asking<'a> {
             token: linchpin_benches::token(),
         };
         if what == "deep" {
-            asking.deep = asking.cursor(address)?;
+            writer.deep = writer.cursor(address)?;
         }
-        if asking.request(0).is_some() {
-            Ok(asking)
+        if writer.request(0).is_some() {
+            Ok(writer)
         } else {
             Err(format!("unknown load {what}").into())
         }
@@ -119,7 +119,7 @@ impl<'a> Asking<'a> {
         Ok(cursor)
     }
 
-    /// Writes the request of this number; `false` when there is nothing left to ask for.
+    /// Writes the request with this number; `false` after the last request.
     fn write(&self, n: usize, into: &mut Vec<u8>) -> bool {
         let Some((method, path, body)) = self.request(n) else {
             return false;

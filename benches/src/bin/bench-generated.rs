@@ -1,4 +1,4 @@
-//! The generated server: what a user of Linchpin writes. On SQLite or Postgres, as the URL says.
+//! The server as a user of Linchpin writes it, on SQLite or PostgreSQL, depending on the URL.
 #![allow(missing_docs)] // a program
 
 #[path = "../generated/items.rs"]
@@ -6,8 +6,9 @@ mod items;
 #[path = "../generated/posts.rs"]
 mod posts;
 
+use linchpin::event::Batch;
 use linchpin::prelude::*;
-use linchpin::{BoxFuture, Config, Durability, EntityEvent, EventSink};
+use linchpin::{BoxFuture, Config, Durability, EventSink};
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -24,21 +25,29 @@ async fn main() -> linchpin::Result<()> {
         .plugin(JwtAuth::new())
         .package(&posts::POSTS)
         .package(&items::ITEMS);
-    // What a listener costs: each change leaves an event in the outbox, which is delivered to
-    // somebody who does nothing with it.
-    let app = if std::env::var_os("BENCH_EVENTS").is_some() {
-        app.event_sink("bench", Deaf)
-    } else {
-        app
+    // The cost of event consumers, which ignore what they get: each change stores an event in the
+    // outbox, unless all of them are live.
+    let app = match std::env::var("BENCH_EVENTS").as_deref() {
+        Ok("live") => app.event_sink("bench", IgnoreEvents { live: true }),
+        Ok(consumers) => (0..consumers.parse().unwrap_or(1)).fold(app, |app, n| {
+            app.event_sink(format!("bench {n}"), IgnoreEvents { live: false })
+        }),
+        Err(_) => app,
     };
     app.serve().await
 }
 
-/// Hears everything and keeps nothing.
-struct Deaf;
+/// A sink that receives every event and ignores it.
+struct IgnoreEvents {
+    live: bool,
+}
 
-impl EventSink for Deaf {
-    fn publish<'a>(&'a self, _: &'a [EntityEvent]) -> BoxFuture<'a, linchpin::Result<()>> {
+impl EventSink for IgnoreEvents {
+    fn publish<'a>(&'a self, _: &'a Batch) -> BoxFuture<'a, linchpin::Result<()>> {
         Box::pin(std::future::ready(Ok(())))
+    }
+
+    fn is_live(&self) -> bool {
+        self.live
     }
 }

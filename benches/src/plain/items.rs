@@ -1,5 +1,5 @@
-//! The routes of items, one per kind of operation, as a careful person writes them: each is one
-//! statement where one will do.
+//! The routes of items, one per kind of operation, as a careful developer writes them: one
+//! statement each, if one is enough.
 
 use axum::extract::{Path, Query, State};
 use axum::http::StatusCode;

@@ -20,8 +20,8 @@ pub async fn connect(url: &str) -> sqlx::Result<(Pool, Pool)> {
     Ok((pool.clone(), pool))
 }
 
-/// A `timestamptz`, which sqlx reads into types of two date libraries, neither of which is here:
-/// microseconds since 2000.
+/// A `timestamptz` as microseconds since 2000. sqlx needs a date library to read it, and this
+/// program has none.
 pub struct At(i64);
 
 const EPOCH: i64 = 946_684_800_000;
@@ -57,7 +57,7 @@ pub fn some_date(row: &Row, column: usize) -> Option<Timestamp> {
         .map(|at| Timestamp::from_millis(at.0 / 1000 + EPOCH))
 }
 
-/// A list of texts as this database holds it.
+/// A list of texts in the form of this database.
 pub fn tags(row: &Row, column: usize) -> Vec<String> {
     row.get(column)
 }
@@ -66,7 +66,7 @@ pub fn of_tags(tags: Vec<String>) -> Vec<String> {
     tags
 }
 
-/// Items of a list as this database holds them.
+/// Items of a list in the form of this database.
 #[derive(Serialize, Deserialize)]
 pub struct Line {
     pub sku: String,

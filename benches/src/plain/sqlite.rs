@@ -30,7 +30,7 @@ pub async fn connect(url: &str) -> sqlx::Result<(Pool, Pool)> {
     ))
 }
 
-/// A date as this database holds it.
+/// A date in the form of this database.
 pub type At = i64;
 
 pub fn at(date: Timestamp) -> At {
@@ -46,7 +46,7 @@ pub fn some_date(row: &Row, column: usize) -> Option<Timestamp> {
         .map(Timestamp::from_millis)
 }
 
-/// A list of texts as this database holds it.
+/// A list of texts in the form of this database.
 pub fn tags(row: &Row, column: usize) -> Vec<String> {
     row.get::<Json<Vec<String>>, _>(column).0
 }
@@ -55,7 +55,7 @@ pub fn of_tags(tags: Vec<String>) -> Json<Vec<String>> {
     Json(tags)
 }
 
-/// Items of a list as this database holds them.
+/// Items of a list in the form of this database.
 #[derive(Serialize, Deserialize)]
 pub struct Line {
     pub sku: String,

@@ -1,16 +1,16 @@
-//! A noticeboard with accounts: its members sign in with a password, a passkey or a provider of
-//! this machine, and roles decide who writes and who looks after it all.
+//! A noticeboard with accounts: members sign in with a password, a passkey or a local test
+//! provider, and roles decide who writes and who administers.
 
 use linchpin::axum::response::Html;
 use linchpin::prelude::*;
 use linchpin_auth::{Auth, ProviderSection};
 
-/// Where browsers reach the app, unless `LINCHPIN_AUTH_PUBLIC_URL` says otherwise.
+/// The public address of the app, unless `LINCHPIN_AUTH_PUBLIC_URL` sets another one.
 const HERE: &str = "http://localhost:3000";
 /// The provider of this machine, unless `LINCHPIN_AUTH_OAUTH_LOCAL_ISSUER` and its like name
 /// another.
 const ISSUER: &str = "http://127.0.0.1:4000";
-/// What the app proves to that provider with.
+/// The secret of the app at that provider.
 const CLIENT_SECRET: &str = "a secret of the peer & its client: 100%";
 
 /// Something that members tell each other.
@@ -29,14 +29,14 @@ pub struct Notice {
     pub created_at: Timestamp,
 }
 
-/// Where members come in: `GET /notices/welcome`. A provider sends them back here with a code,
-/// which is exchanged for a session.
+/// The start page: `GET /notices/welcome`. A provider redirects here with a code, which is
+/// exchanged for a session.
 #[route(entity = Notice, method = "GET", path = "welcome", auth = none)]
 async fn welcome() -> Html<&'static str> {
     Html(include_str!("welcome.html"))
 }
 
-/// What members see: `GET /notices/page`.
+/// The page for members: `GET /notices/page`.
 #[route(entity = Notice, method = "GET", path = "page", auth = "userAuth")]
 async fn inside(notices: NoticeAdapter, cx: Cx) -> Result<Html<String>> {
     let roles = cx
@@ -54,7 +54,7 @@ async fn inside(notices: NoticeAdapter, cx: Cx) -> Result<Html<String>> {
     )))
 }
 
-/// What administrators see, and nobody else: `GET /notices/office`.
+/// The page for administrators only: `GET /notices/office`.
 #[route(entity = Notice, method = "GET", path = "office", roles = ["admin"])]
 async fn office(notices: NoticeAdapter, cx: Cx) -> Result<Html<String>> {
     let page = notices.list(&cx, ListQuery::new()).await?;
@@ -65,7 +65,7 @@ async fn office(notices: NoticeAdapter, cx: Cx) -> Result<Html<String>> {
     )))
 }
 
-/// Text as it stands in a page.
+/// Escapes a text for HTML.
 fn escaped(text: &str) -> String {
     text.replace('&', "&amp;")
         .replace('<', "&lt;")
@@ -79,8 +79,9 @@ pub static BOARD: Package = package!(
     entities = [entity(Notice, [welcome, inside, office])]
 );
 
-/// Accounts. The environment may say another public address, page of the verification link and
-/// local issuer; the rest is fixed here, passkeys of `localhost` for one.
+/// The settings of accounts. The environment may set the public address, the page of the
+/// verification link and the local provider. The rest is fixed here, such as passkeys for
+/// `localhost`.
 fn auth() -> Auth {
     Auth::from_env()
         .roles(["admin", "member"])

@@ -42,8 +42,8 @@ fn the_document_of_the_second_factor_is_true() {
     );
 }
 
-/// Holds a document to the app: its first command makes this administrator, the second serves with
-/// these variables, the session follows.
+/// Checks a document against the app: its first command creates this administrator, the second
+/// serves with these variables, and the session follows.
 fn document_is_true(document: &str, who: &str, variables: &[(&str, &str)]) {
     let folder = tempfile::tempdir().expect("a folder");
     let commands: Vec<String> = blocks(&read(document))

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use example_support::session::command;
 
-/// Other tests ask more of it than this one.
+/// Other tests use more of this module.
 #[allow(dead_code, clippy::unwrap_used)]
 #[path = "../../../plugins/auth/tests/acceptance/chromium.rs"]
 mod chromium;
@@ -48,7 +48,7 @@ async fn a_member_signs_in_with_a_passkey() {
     );
     let console = BufReader::new(app.0.stdout.take().expect("its console"));
     let (tell, mailed) = tokio::sync::oneshot::channel();
-    // To the end, so that it never waits for a reader.
+    // Reads all output, so that the program never waits for a reader.
     std::thread::spawn(move || {
         let mut tell = Some(tell);
         for line in console.lines().map_while(Result::ok) {

@@ -1,4 +1,4 @@
-//! The commands that accounts bring, beside a server of the same database.
+//! The commands of accounts, beside a server on the same database.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -9,8 +9,10 @@ use example_support::session::{Server, command};
 use serde_json::json;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_quickstart");
-const PRODUCTION: [(&str, &str); 3] = [
+const PRODUCTION: [(&str, &str); 4] = [
     ("LINCHPIN_ENVIRONMENT", "production"),
+    // Production serves only a database that migrations have made.
+    ("LINCHPIN_DATABASE_URL", "memory:"),
     (
         "LINCHPIN_SIGNING_SECRET",
         "8c1f0e6d5b7a4923a1d0c4e2f6b89375",
@@ -127,7 +129,8 @@ fn the_first_administrator() {
     );
     assert!(again.contains("has an account already"), "{again}");
 
-    // One that a command made gets them: who ran it vouched for the address.
+    // An account that a command created gets roles: the person who ran the command vouches for the
+    // address.
     told(folder.path(), "user bob@example.com", &[], "");
     let promoted = told(folder.path(), "user Bob@Example.com --role admin", &[], "");
     assert_eq!(
@@ -247,7 +250,7 @@ fn what_is_wrong_is_said() {
                 ("LINCHPIN_AUTH_MONT", "/auth"),
                 ("LINCHPIN_AUTH_COOKIES_SECURE", "no"),
             ],
-            "\n  LINCHPIN_AUTH_MONT: is no setting",
+            "\n  LINCHPIN_AUTH_MONT: is not a setting",
         ),
         (
             "serve",
@@ -259,7 +262,7 @@ fn what_is_wrong_is_said() {
         ),
         (
             "serve",
-            &[("LINCHPIN_ENVIRONMENT", "production"), PRODUCTION[1]],
+            &[PRODUCTION[0], PRODUCTION[1], PRODUCTION[2]],
             "security.signing.issuer: is required in production: the issuer",
         ),
         (
@@ -271,7 +274,7 @@ fn what_is_wrong_is_said() {
         let said = refused(folder.path(), arguments, variables, "");
         assert!(said.contains(text), "{arguments}: {said}");
     }
-    // Another process sees nothing of what is in this one's memory.
+    // Another process does not see the memory of this one.
     let output = tell(
         folder.path(),
         "token alice@example.com",

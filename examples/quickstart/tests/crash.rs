@@ -1,5 +1,5 @@
-//! Kills the real program in the middle of writes, again and again: what was acknowledged is there,
-//! the file opens, and nothing is half written.
+//! Kills the program repeatedly during writes: acknowledged writes are stored, the file opens, and
+//! no write is half done.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -46,7 +46,7 @@ impl App {
     }
 
     fn kill(mut self) {
-        // SIGKILL: no handler runs, nothing is flushed.
+        // SIGKILL: no handler runs, and nothing is flushed.
         self.child.kill().expect("killed");
         self.child.wait().expect("gone");
     }
@@ -142,7 +142,7 @@ fn member(json: &str, name: &str) -> String {
         .map_or_else(|| value[name].to_string(), str::to_owned)
 }
 
-/// Creates and publishes posts until the connection breaks; notes what was acknowledged.
+/// Creates and publishes posts until the connection breaks; records the acknowledged ones.
 fn write(port: u16, token: &str, name: &str, acknowledged: &Mutex<BTreeMap<String, &'static str>>) {
     let Some(mut client) = Client::connect(port) else {
         return;
@@ -160,7 +160,7 @@ fn write(port: u16, token: &str, name: &str, acknowledged: &Mutex<BTreeMap<Strin
             .insert(id.clone(), "draft");
         let Ok((status, answer)) = client.send("POST", &format!("/posts/{id}/publish"), token, "")
         else {
-            // Killed in between: either state is right for a write that nobody acknowledged.
+            // Killed in between: both states are valid for a write without acknowledgement.
             acknowledged.lock().expect("a lock").insert(id, "either");
             return;
         };

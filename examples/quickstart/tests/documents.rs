@@ -1,6 +1,5 @@
-//! The documents are true: every command in them runs, every answer is the one shown, every snippet
-//! is compiled code, every message of the compiler is one that a ui-test holds it to, and every
-//! link leads somewhere.
+//! Checks the documents: every command runs, every response is the one shown, every snippet is
+//! compiled code, every compiler message has a ui-test, and every link has a target.
 
 use example_support::client::Client;
 use example_support::markdown::{anchors, blocks, documents, links, paths, prose, read, root};
@@ -19,7 +18,7 @@ const DOCUMENTS: [&str; 4] = [
     "docs/stores.md",
 ];
 /// Sources that contain the snippets, character by character.
-const SOURCES: [&str; 18] = [
+const SOURCES: [&str; 19] = [
     "examples/quickstart/src/main.rs",
     "examples/quickstart/tests/guide/main.rs",
     "examples/quickstart/tests/guide/extended.rs",
@@ -35,11 +34,12 @@ const SOURCES: [&str; 18] = [
     "examples/tenants/src/main.rs",
     "examples/tenants/src/members.rs",
     "examples/tenants/src/report.rs",
+    "plugins/realtime/tests/acceptance/bed.rs",
     "examples/toy-store/src/lib.rs",
     "examples/toy-store/tests/app.rs",
     "examples/toy-store/tests/conformance.rs",
 ];
-/// The commands of `sh` blocks; the session's test does what they do.
+/// The commands of `sh` blocks; the test of the session does the same.
 const COMMANDS: [&str; 4] = [
     "cargo run -p quickstart",
     REGISTER,
@@ -107,7 +107,8 @@ fn every_block_is_of_a_kind_that_is_checked() {
                 "console" => document == "README.md",
                 "toml" => block.text.lines().all(is_of_a_manifest),
                 "json" => serde_json::from_str::<serde_json::Value>(&block.text).is_ok(),
-                // Messages and pictures. In the guide it would hide code that nothing compiles.
+                // Messages and diagrams. In the guide such a block could hide code that is never
+                // compiled.
                 "text" => block.from.is_some() || document == "docs/architecture.md",
                 _ => false,
             };
@@ -154,8 +155,7 @@ fn links_lead_somewhere() {
 #[test]
 fn files_that_are_named_are_there() {
     for document in documents() {
-        // From the root, from where the document stands, or from the sources of the crate that it
-        // is about.
+        // Relative to the root, to the document's folder, or to the sources of its crate.
         let folder = root()
             .join(&document)
             .parent()
@@ -176,8 +176,8 @@ fn files_that_are_named_are_there() {
     }
 }
 
-/// Whether a line of a manifest for others says what is so here: where our packages are, and what
-/// the workspace is built with.
+/// Whether a line of a shown manifest matches this workspace: the paths of our packages, and the
+/// shared versions.
 fn is_of_a_manifest(line: &str) -> bool {
     if let Some((package, path)) = line.split_once(" = { path = \"../linchpin/") {
         let path = path.split('"').next().unwrap_or_default();
@@ -225,7 +225,7 @@ fn the_session_goes_as_shown() {
     session(&[]);
 }
 
-/// The same session on the other database.
+/// The same session on PostgreSQL.
 #[cfg(feature = "postgres")]
 #[test]
 fn the_session_goes_as_shown_on_postgres() {

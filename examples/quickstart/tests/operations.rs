@@ -40,7 +40,7 @@ pub struct Room {
     pub owner_id: String,
 }
 
-/// What is said in it is heard by those who see the room.
+/// Visible to callers who see the room.
 #[entity(gate(room_id -> Room), index(room_id), routes(auth = none))]
 #[derive(Clone, Debug)]
 pub struct Message {
@@ -49,7 +49,7 @@ pub struct Message {
     pub room_id: String,
 }
 
-/// And so is what is thought of that.
+/// Visible to callers who see the message.
 #[entity(gate(message_id -> Message), routes(auth = none))]
 #[derive(Clone, Debug)]
 pub struct Reaction {

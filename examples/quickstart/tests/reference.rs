@@ -177,8 +177,8 @@ fn variables() {
     );
 }
 
-/// `declarations.md`: the options that editors complete; a test of the macros holds those to the
-/// options that are read.
+/// `declarations.md`: the options that editors complete; a test of the macros compares them with
+/// the options that the macros read.
 fn options() {
     let text = source("/// Options of `#[entity(..)]`.");
     for (module, title) in [("entity", "entity options"), ("field", "field options")] {

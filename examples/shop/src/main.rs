@@ -43,11 +43,11 @@ pub const RESTOCK: Operation<Product>;
 #[operation(kind = "increment", field = stock, by = -1, route(roles = ["staff"]))]
 pub const TAKE: Operation<Product>;
 
-/// Products by what they are called.
+/// Products by name.
 #[operation(kind = "search", fields(name, category), paginate, route(auth = none))]
 pub const FIND: Operation<Product>;
 
-/// What products cost, by category.
+/// Prices of products by category.
 #[operation(
     kind = "aggregate",
     group_by = category,
@@ -56,7 +56,7 @@ pub const FIND: Operation<Product>;
 )]
 pub const PRICES: Operation<Product>;
 
-/// What was ordered.
+/// An order.
 #[entity(
     namespace = "shop",
     belongs_to(product: Product, key = product_id),
@@ -90,7 +90,7 @@ pub struct Line {
     pub quantity: i64,
 }
 
-/// What somebody is about to buy. Carts that nobody touches for a day are gone.
+/// The products that a customer wants to buy. A cart expires after a day without changes.
 #[entity(namespace = "shop", scope(owner_id = ctx(actor.id)), ttl("1d"))]
 #[derive(Clone, Debug)]
 pub struct Cart {

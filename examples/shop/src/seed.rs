@@ -1,4 +1,4 @@
-//! Something to look at: a few products, two weeks of orders, two vouchers.
+//! Sample data: a few products, orders of two weeks, two vouchers.
 
 use linchpin::prelude::*;
 

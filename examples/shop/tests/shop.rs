@@ -1,4 +1,4 @@
-//! The shop over HTTP: once on SQLite, once on PostgreSQL where that is built in; and the README.
+//! The shop over HTTP: on SQLite, on PostgreSQL if it is built in, and the README.
 
 use example_support::client::Client;
 use example_support::seeded::Seeded;
@@ -44,7 +44,7 @@ fn shop(app: &Seeded) {
     assert_eq!(alice.ask("DELETE", "/products/x", "").status, 403);
     assert_eq!(anybody.ask("GET", "/orders", "").status, 401);
 
-    // Import: the first creates, the second changes, a wrong number does neither.
+    // Import: the first call creates, the second updates, an invalid number does neither.
     let product = |price: i64| json!({"sku": "MU-009", "name": "Mug", "category": "kitchen", "priceCents": price});
     let created = staff.send("POST", "/products/import", product(700));
     assert_eq!(
@@ -92,7 +92,7 @@ fn shop(app: &Seeded) {
     assert_eq!(answers.iter().filter(|&&status| status == 200).count(), 10);
     assert_eq!(answers.iter().filter(|&&status| status == 400).count(), 1);
 
-    // A cart and its lines; nobody else sees it.
+    // A cart and its lines; other callers do not see it.
     let cart = alice.send("POST", "/carts", json!({"lines": []}));
     let cart = format!("/carts/{}", cart.body["id"].as_str().expect("an id"));
     assert_eq!(
@@ -140,7 +140,7 @@ fn shop(app: &Seeded) {
         json!([])
     );
 
-    // A voucher: of five who send its code, one gets it.
+    // A voucher: of five concurrent callers with its code, one gets it.
     let redeemed: Vec<_> = std::thread::scope(|scope| {
         let redeem = || {
             alice

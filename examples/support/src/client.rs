@@ -1,13 +1,14 @@
-//! A client over a plain connection, which shows what was answered and nothing more.
+//! A client over a plain connection that returns the response as it arrives.
 
-use std::io::{Read, Write};
+use std::io::{BufReader, Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
+use std::time::Duration;
 
 use serde_json::Value as Json;
 
 use crate::session::Server;
 
-/// Somebody who calls a server.
+/// A caller of a server.
 pub struct Client {
     port: u16,
     token: Option<String>,
@@ -22,7 +23,7 @@ pub struct Reply {
 }
 
 impl Client {
-    /// Nobody in particular.
+    /// An anonymous caller.
     pub fn anonymous(server: &Server) -> Self {
         Self {
             port: server.port,
@@ -30,8 +31,7 @@ impl Client {
         }
     }
 
-    /// A user with roles, known as `NAME@example.com`, under a token that the application's program
-    /// prints.
+    /// A user with roles, named `NAME@example.com`, with a token that the app's program prints.
     pub fn user(server: &Server, name: &str, roles: &[&str]) -> Self {
         let email = format!("{name}@example.com");
         let arguments: Vec<&str> = ["token", &email]
@@ -52,7 +52,7 @@ impl Client {
         }
     }
 
-    /// The same user at the server that is there now.
+    /// The same user on a server that was started later.
     pub fn at(&self, server: &Server) -> Self {
         Self {
             port: server.port,
@@ -73,7 +73,7 @@ impl Client {
         self.call(method, path, "", &body.to_string())
     }
 
-    /// A request without a body, with whole lines of headers.
+    /// Sends a request without a body. `headers` are complete lines.
     pub fn ask(&self, method: &str, path: &str, headers: &str) -> Reply {
         self.call(method, path, headers, "")
     }
@@ -88,14 +88,32 @@ impl Client {
         )
     }
 
+    /// The response of a `GET`, head and body, to be read while the server writes it. A wait of 20
+    /// seconds for a byte is an error.
+    pub fn open(&self, path: &str) -> BufReader<TcpStream> {
+        let mut stream =
+            TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).expect("the application listens");
+        stream
+            .set_read_timeout(Some(Duration::from_secs(20)))
+            .expect("a limit");
+        let token = self.authorization();
+        let head =
+            format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n{token}\r\n");
+        stream.write_all(head.as_bytes()).expect("sent");
+        BufReader::new(stream)
+    }
+
+    fn authorization(&self) -> String {
+        self.token
+            .as_ref()
+            .map(|token| format!("authorization: Bearer {token}\r\n"))
+            .unwrap_or_default()
+    }
+
     fn call(&self, method: &str, path: &str, headers: &str, body: &str) -> Reply {
         let mut stream =
             TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).expect("the application listens");
-        let token = self
-            .token
-            .as_ref()
-            .map(|token| format!("authorization: Bearer {token}\r\n"))
-            .unwrap_or_default();
+        let token = self.authorization();
         let kind = if body.is_empty() {
             String::new()
         } else {

@@ -1,5 +1,5 @@
 //! Shared by the tests of the examples: documents, shell sessions, a client, and a `PostgreSQL`
-//! server where one is asked for.
+//! server if a test needs one.
 
 pub mod client;
 pub mod markdown;

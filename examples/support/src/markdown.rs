@@ -1,4 +1,4 @@
-//! Just enough Markdown: fenced blocks with what stands before them, and links.
+//! A minimal Markdown parser: fenced blocks with the text before them, and links.
 
 use std::path::{Path, PathBuf};
 
@@ -120,8 +120,7 @@ pub fn links(markdown: &str) -> Vec<String> {
         .collect()
 }
 
-/// The files and folders that a document names as code: what has a slash in it and ends as one of
-/// ours does.
+/// The files and folders that a document names as code: texts with a slash and a known file ending.
 pub fn paths(markdown: &str) -> Vec<(usize, String)> {
     let is_path = |text: &&str| {
         let plain = text

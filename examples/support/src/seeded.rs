@@ -1,4 +1,4 @@
-//! An application that has been filled and is running: what a reader of an example's README has.
+//! A running application with seeded data, as a reader of an example's README has it.
 
 use tempfile::TempDir;
 
@@ -14,7 +14,7 @@ pub struct Seeded {
 }
 
 impl Seeded {
-    /// Runs `seed`, which must say what it did, and starts the application.
+    /// Runs `seed`, checks its output, and starts the application.
     pub fn start(program: &'static str, says: &str, variables: &[(&str, &str)]) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         assert_eq!(
@@ -28,12 +28,12 @@ impl Seeded {
         }
     }
 
-    /// Somebody with a token.
+    /// A user with a token.
     pub fn user(&self, name: &str, roles: &[&str]) -> Client {
         Client::user(&self.server, name, roles)
     }
 
-    /// Whether the README of a package shows what its commands print.
+    /// Checks that the README of a package shows what its commands print.
     pub fn check_readme(&self, package: &str) {
         let readme = format!("examples/{package}/README.md");
         let start: Vec<_> = blocks(&read(&readme))
@@ -41,7 +41,7 @@ impl Seeded {
             .filter(|b| b.kind == "sh")
             .map(|b| b.text)
             .collect();
-        // The same commands with another database: `Seeded` runs them.
+        // The same commands with another database; `Seeded` runs them.
         let postgres = format!(
             "export LINCHPIN_DATABASE_URL=postgres://user@localhost/{package}\ncargo run -p {package} --features postgres -- seed\n\
              cargo run -p {package} --features postgres\n"

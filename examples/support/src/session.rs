@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
@@ -12,8 +12,7 @@ use serde_json::Value as Json;
 
 use crate::markdown::{blocks, read, root};
 
-/// A program in a folder, without a developer's own settings: they are not what the documents speak
-/// of.
+/// A program in a folder, without the developer's own settings, which the documents do not mention.
 pub fn command(program: &str, folder: &Path) -> Command {
     let mut command = Command::new(program);
     let environment =
@@ -37,14 +36,27 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts the application in a folder, where it keeps its database, and waits until it accepts
-    /// connections.
+    /// Starts the application in a folder, which also contains its database, and waits until it
+    /// accepts connections.
     pub fn start(program: &str, folder: &Path) -> Self {
         Self::start_with(program, folder, &[])
     }
 
-    /// As [`Server::start`], with variables of its own.
+    /// As [`Server::start`], with further variables.
     pub fn start_with(program: &str, folder: &Path, variables: &[(&str, &str)]) -> Self {
+        Self::try_start(program, folder, variables)
+            .unwrap_or_else(|status| panic!("the application ended with {status}"))
+    }
+
+    /// As [`Server::start_with`].
+    ///
+    /// # Errors
+    /// The status of an application that ends instead of serving.
+    pub fn try_start(
+        program: &str,
+        folder: &Path,
+        variables: &[(&str, &str)],
+    ) -> Result<Self, ExitStatus> {
         // Another process may take the port between here and the start; it would have to be very
         // quick.
         let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
@@ -72,7 +84,7 @@ impl Server {
         let deadline = Instant::now() + Duration::from_secs(30);
         while TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_err() {
             if let Ok(Some(status)) = server.child.try_wait() {
-                panic!("the application ended with {status}");
+                return Err(status);
             }
             assert!(
                 Instant::now() < deadline,
@@ -80,7 +92,18 @@ impl Server {
             );
             std::thread::sleep(Duration::from_millis(20));
         }
-        server
+        Ok(server)
+    }
+
+    /// Stops the application as a supervisor does, and waits for its end.
+    pub fn stop(mut self) {
+        let done = Command::new("kill")
+            .args(["-TERM", &self.child.id().to_string()])
+            .status()
+            .expect("kill runs");
+        assert!(done.success(), "the application had ended already");
+        let status = self.child.wait().expect("its status");
+        assert!(status.success(), "the application ended with {status}");
     }
 
     /// The output of a command of the application, while it serves. It must succeed.
@@ -116,13 +139,13 @@ pub fn printed(
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It may have ended by itself; then there is nothing to end.
+        // The process may have ended already; then there is nothing to kill.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// A command and what it printed, or should print.
+/// A command and its expected or actual output.
 #[derive(Debug, PartialEq)]
 pub struct Step {
     pub command: String,
@@ -155,7 +178,7 @@ pub fn steps(block: &str) -> Vec<Step> {
     out
 }
 
-/// Runs the commands in one shell, so that variables live on, and tells what each printed.
+/// Runs the commands in one shell, so that variables persist, and returns the output of each.
 pub fn run(commands: &[String], folder: &Path) -> Vec<Step> {
     run_with(commands, folder, &[])
 }
@@ -192,8 +215,8 @@ fn run_with(commands: &[String], folder: &Path, variables: &[(String, String)]) 
     steps
 }
 
-/// Runs the `console` blocks of a document against an application and tells what they print
-/// otherwise than shown.
+/// Runs the `console` blocks of a document against an application and returns the differences in
+/// their output.
 ///
 /// `package` is what the document's commands start with `cargo run -q -p PACKAGE --`; they run the
 /// application's program where it runs. With `UPDATE_GOLDEN` in the environment the document is
@@ -234,7 +257,7 @@ pub fn differences(document: &str, package: &str, server: &Server) -> String {
     out
 }
 
-/// Holds the API document that a program writes against the one that is stored beside the example.
+/// Compares the API document that a program prints with the file stored in the example.
 ///
 /// With `UPDATE_GOLDEN` in the environment that one is rewritten instead.
 pub fn golden(program: &str, example: &str) {
@@ -261,7 +284,7 @@ pub fn golden(program: &str, example: &str) {
     );
 }
 
-/// Writes what the commands of a document print behind each of them.
+/// Writes the output of each command into the document.
 fn rewrite(document: &str, text: &str, steps: &[Step], actual: &[String]) {
     let mut rest = text;
     let mut out = String::new();
@@ -281,8 +304,7 @@ fn rewrite(document: &str, text: &str, steps: &[Step], actual: &[String]) {
     std::fs::write(root().join(document), out + rest).expect("written");
 }
 
-/// A line of JSON on lines of at most 118 characters, broken between members; any other line as it
-/// is.
+/// Wraps a line of JSON at 118 characters between members; returns any other line unchanged.
 fn wrapped(line: &str) -> String {
     let mut out = String::new();
     let mut length = 0;
@@ -304,8 +326,8 @@ fn wrapped(line: &str) -> String {
 /// The address of an application in documents.
 pub const DOCUMENTED: &str = "localhost:3000";
 
-/// Replaces what differs from run to run. The same id becomes the same word, so a document cannot
-/// mix ids up.
+/// Replaces values that differ between runs. The same id gets the same placeholder, so a document
+/// cannot confuse ids.
 #[derive(Default)]
 pub struct Normal {
     ids: HashMap<String, usize>,

@@ -1,11 +1,15 @@
-//! A task board: everybody sees the tasks of their own, and an administrator tidies up behind all.
+//! A task board: users see their own tasks, and an administrator can delete the tasks of everyone.
 
 mod seed;
 
+use linchpin::axum::response::Html;
 use linchpin::prelude::*;
+use linchpin::transforms::string_to_string_array;
 use linchpin_auth::Auth;
+use linchpin_realtime::channel::Declared;
+use linchpin_realtime::{Realtime, sse};
 
-/// Where a task stands.
+/// The state of a task.
 #[derive(FieldEnum, Clone, Copy, PartialEq, Debug)]
 pub enum State {
     Open,
@@ -92,13 +96,25 @@ pub const OVERDUE: Operation<Task>;
 )]
 pub const CLEAN_UP: Operation<Task>;
 
+sse! {
+    /// Changes of the caller's tasks.
+    pub const CHANGES = "/__sse/tasks";
+    Task: [created, updated, deleted, START, BLOCK, FINISH, RESCHEDULE, TAG],
+}
+
+/// A page that shows the tasks of a user, and their changes as they happen.
+#[route(entity = Task, method = "GET", path = "live", auth = none)]
+async fn live() -> Html<&'static str> {
+    Html(include_str!("live.html"))
+}
+
 /// Tasks and all that is done with them.
 pub static BOARD: Package = package!(
     name = "board",
     entities = [entity(
         Task,
         [
-            START, BLOCK, FINISH, RESCHEDULE, TAG, IN_STATE, SUMMARY, OVERDUE, CLEAN_UP
+            START, BLOCK, FINISH, RESCHEDULE, TAG, IN_STATE, SUMMARY, OVERDUE, CLEAN_UP, live
         ]
     )],
 );
@@ -107,7 +123,12 @@ pub static BOARD: Package = package!(
 async fn main() -> linchpin::Result<()> {
     App::new(Config::from_env()?)
         .plugin(Auth::from_env().roles(["admin"]))
+        .plugin(Realtime::new(Declared::default().sse(CHANGES)))
         .package(&BOARD)
+        .migrations(linchpin::migrations!(
+            "migrations",
+            transforms = [string_to_string_array]
+        ))
         .on_event::<Task, _, _>("log", |event| async move {
             println!(
                 "{} by {}",

@@ -1,11 +1,11 @@
-//! Something to look at: the boards of two people.
+//! Sample data: the boards of two people.
 
 use linchpin::prelude::*;
 use linchpin_auth::{AuthService, NewUser};
 
 use crate::{Task, TaskCreate};
 
-/// Who has a board. They have no passwords: `token` says who calls, while one tries things out.
+/// The owners of the boards. They have no passwords: the command `token` prints a token for each.
 const OWNERS: [&str; 2] = ["alice@example.com", "bob@example.com"];
 /// Whose, title, tags, due date.
 const TASKS: [(usize, &str, &[&str], Option<&str>); 5] = [
@@ -40,7 +40,7 @@ pub async fn run(adapters: Adapters, _: Vec<String>) -> Result<String> {
         );
     }
     for (n, (owner, title, tags, due_at)) in TASKS.into_iter().enumerate() {
-        // As if the owner had called: that is where a task's owner comes from.
+        // Called on behalf of the owner, because the owner of a task is the caller.
         let cx = Cx::actor(Actor::user(owners[owner].as_str()));
         let task = TaskCreate {
             title: title.to_owned(),

@@ -1,5 +1,8 @@
-//! The board over HTTP: once on SQLite, once on PostgreSQL where that is built in; and the README.
+//! The board over HTTP: on SQLite, on PostgreSQL if it is built in, and the README.
 
+use std::io::{BufRead, Read};
+
+use example_support::client::Client;
 use example_support::markdown::{blocks, read};
 use example_support::seeded::Seeded;
 use example_support::session::{golden, printed};
@@ -33,7 +36,7 @@ fn board(app: &Seeded) {
         app.user("root", &["admin"]),
     );
 
-    // Scope: everybody has a board of their own, the administrator's is empty.
+    // Scope: each caller has a separate board; the administrator's is empty.
     assert_eq!(
         alice.ask("GET", "/tasks/summary", "").body,
         json!({"tasks": 3, "states": {"doing": 1, "open": 2}})
@@ -73,7 +76,7 @@ fn board(app: &Seeded) {
     assert_eq!(bob.ask("GET", &task, "").status, 404);
     assert_eq!(bob.ask("POST", &format!("{task}/start"), "").status, 404);
 
-    // States: blocking comes after starting; the state is nobody's to write.
+    // States: a task must be started before it can be blocked; clients cannot write the state.
     let refused = alice.ask("POST", &format!("{task}/block"), "");
     assert_eq!(
         (refused.status, &refused.body["code"]),
@@ -132,7 +135,7 @@ fn board(app: &Seeded) {
         Json::Null
     );
 
-    // Cleaning up: what was done, on all boards.
+    // Cleaning up: removes the finished tasks of all boards.
     assert!(alice.ask("POST", &format!("{task}/finish"), "").body["doneAt"].is_string());
     let before = json!({"before": "2100-01-01T00:00:00Z"});
     assert_eq!(
@@ -157,6 +160,60 @@ fn board(app: &Seeded) {
     assert_eq!(alice.ask("GET", &task, "").status, 404);
     let page = alice.ask("GET", "/tasks/in-state?state=open", "");
     assert_eq!(page.body["items"].as_array().map(Vec::len), Some(2));
+}
+
+/// The names of the next events of a stream, each with the title and the state of its task.
+fn changes(lines: &mut impl Iterator<Item = String>, count: usize) -> Vec<[String; 3]> {
+    let mut changes = Vec::new();
+    let mut name = String::new();
+    while changes.len() < count {
+        let line = lines.next().expect("the stream goes on");
+        if let Some(event) = line.strip_prefix("event: ") {
+            event.clone_into(&mut name);
+        } else if let Some(data) = line.strip_prefix("data: ") {
+            let task: Json = serde_json::from_str(data).expect("JSON");
+            let text = |member: &str| {
+                let value = task[member].as_str();
+                value.unwrap_or_else(|| panic!("{name}: {task}")).to_owned()
+            };
+            changes.push([name.clone(), text("title"), text("state")]);
+        }
+    }
+    changes
+}
+
+#[test]
+fn the_live_page_hears_of_the_changes_of_its_user() {
+    let app = start(&[]);
+    let (alice, bob) = (app.user("alice", &[]), app.user("bob", &[]));
+    let mut page = String::new();
+    Client::anonymous(&app.server)
+        .open("/tasks/live")
+        .read_to_string(&mut page)
+        .expect("a page");
+    assert!(page.starts_with("HTTP/1.1 200 ") && page.contains("content-type: text/html"));
+    assert!(page.contains("fetch(\"/__sse/tasks\""), "{page}");
+
+    let refused = Client::anonymous(&app.server).ask("GET", "/__sse/tasks", "");
+    assert_eq!(refused.status, 401);
+    let lines = alice.open("/__sse/tasks").lines();
+    let mut lines = lines.map(|line| line.expect("a line"));
+    assert!(lines.any(|line| line == ": connected"));
+    assert_eq!(
+        bob.send("POST", "/tasks", json!({"title": "Bob's"})).status,
+        201
+    );
+    let created = alice.send("POST", "/tasks", json!({"title": "Paint the fence"}));
+    let task = format!("/tasks/{}", created.body["id"].as_str().expect("an id"));
+    assert_eq!(alice.ask("POST", &format!("{task}/start"), "").status, 200);
+    let version = "if-match: \"2\"\r\n";
+    assert_eq!(alice.ask("DELETE", &task, version).status, 204);
+    let expected = [
+        ["board.tasks.created", "Paint the fence", "open"],
+        ["board.tasks.start", "Paint the fence", "doing"],
+        ["board.tasks.deleted", "Paint the fence", "doing"],
+    ];
+    assert_eq!(changes(&mut lines, 3), expected);
 }
 
 #[test]

@@ -49,8 +49,7 @@ pub struct Membership {
     pub role: Role,
 }
 
-/// Where somebody works at present: of all companies that they are members of, the one that they
-/// have entered.
+/// The company in which a user works at present: one of the companies that the user belongs to.
 #[entity(routes(disabled))]
 #[derive(Clone, Debug)]
 pub struct Seat {
@@ -59,7 +58,7 @@ pub struct Seat {
     pub company_id: String,
 }
 
-/// A question of somebody to their company.
+/// A question of a member to the company.
 #[entity(tenant(company_id), sort = asc(created_at), routes(delete(roles = ["owner"])))]
 #[derive(Clone, Debug)]
 pub struct Ticket {
@@ -72,7 +71,7 @@ pub struct Ticket {
     pub created_at: Timestamp,
 }
 
-/// Companies, who is in them, and what they are asked.
+/// Companies, their members, and the questions to them.
 pub static DESK: Package = package!(
     name = "desk",
     entities = [

@@ -1,4 +1,4 @@
-//! Who works for which company, and as what.
+//! The members of companies and their roles.
 
 use linchpin::axum;
 use linchpin::axum::extract::Path;
@@ -15,7 +15,7 @@ use crate::{
 #[operation(kind = "lookup", fields(user_id = param(user_id)), returns = "one", strict_params, route(disabled))]
 pub const SEAT_OF: Operation<Membership>;
 
-/// Knows where somebody works, and as what.
+/// Resolves the company that a user works in, and the role there.
 pub struct Companies;
 
 impl TenantResolver for Companies {
@@ -54,7 +54,7 @@ async fn membership(adapters: &Adapters, user: &str, company: &str) -> Result<Op
     adapters.get::<Membership>()?.seat_of(&cx, user).await
 }
 
-/// A company as it is founded.
+/// The input for a new company.
 #[derive(Embedded, Clone, Debug)]
 pub struct Founding {
     #[field(length = 1..=80)]
@@ -67,7 +67,7 @@ pub struct Founded {
     pub id: String,
 }
 
-/// Founds a company. Who calls owns it, and works there from now on.
+/// Founds a company. The caller becomes its owner and enters it.
 #[route(entity = Company, method = "POST", path = "found")]
 pub async fn found(
     companies: CompanyAdapter,
@@ -76,8 +76,8 @@ pub async fn found(
     axum::Json(founding): axum::Json<Founding>,
 ) -> Result<axum::Json<Founded>> {
     let user = cx.get_actor_id().ok_or_else(Error::unauthorized)?;
-    // The caller acts in no company yet, or in another one: the application does it for them, all
-    // of it or nothing.
+    // The caller is in no company yet, or in another one, so the application acts for them. All
+    // writes succeed or none.
     let company = Cx::system("found a company")
         .transaction(async |cx| {
             let company = companies
@@ -117,7 +117,7 @@ pub async fn enter(adapters: Adapters, cx: Cx, Path(id): Path<String>) -> Result
     Ok(())
 }
 
-/// Notes where somebody works.
+/// Stores the company that a user has entered.
 async fn sit(adapters: &Adapters, cx: &Cx, user: &str, company: &str) -> Result<()> {
     let seats = adapters.get::<Seat>()?;
     if seats.get(cx, user).await?.is_some() {
@@ -145,7 +145,7 @@ async fn sit(adapters: &Adapters, cx: &Cx, user: &str, company: &str) -> Result<
     Ok(())
 }
 
-/// Whom a company takes in.
+/// The person to add to the company, and the role.
 #[derive(Embedded, Clone, Debug)]
 pub struct Invitation {
     #[field(format = "email")]
@@ -159,7 +159,7 @@ pub struct Invited {
     pub id: String,
 }
 
-/// Takes somebody who has an account into the caller's company.
+/// Adds a user with an account to the caller's company.
 #[route(entity = Membership, method = "POST", path = "invite", roles = ["owner"])]
 pub async fn invite(
     members: MembershipAdapter,

@@ -1,4 +1,4 @@
-//! What the application itself does with all companies, one after the other.
+//! A task of the application itself, for each company in turn.
 
 use linchpin::prelude::*;
 

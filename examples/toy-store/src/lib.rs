@@ -169,9 +169,9 @@ impl ToyStore {
                 Plan::Delete { filter, pick } => {
                     changed.remove(entity, &picked(filter, pick), &mut rows);
                 }
-                Plan::Upsert { keys, guard, set } => {
+                Plan::Upsert { keys, filter, set } => {
                     match table.with_keys_of(entity, keys, args)? {
-                        Some(old) if sight.matches(guard, &old) => {
+                        Some(old) if sight.matches(filter, &old) => {
                             changed.change(entity, &[old], set, args, &mut rows)?;
                         }
                         Some(_) => {}
@@ -226,17 +226,6 @@ impl Store for ToyStore {
 
     fn native(&self) -> Option<Box<dyn std::any::Any + Send + Sync>> {
         Some(Box::new(self.shelf.clone()))
-    }
-
-    fn install<'a>(&'a self, entities: &'a [&'static EntityDesc]) -> BoxFuture<'a, Result<()>> {
-        // A store that keeps records compares its tables with the declarations here.
-        Box::pin(async move {
-            let mut tables = self.shelf.lock();
-            for entity in entities {
-                tables.0.entry(entity.storage_name).or_default();
-            }
-            Ok(())
-        })
     }
 
     fn ready(&self) -> BoxFuture<'_, Result<()>> {

@@ -59,13 +59,13 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
 /// Runs a program that measures and prints by itself. Its output is shown immediately, and also
 /// kept if requested, even if a limit is exceeded.
 fn measured(name: &str, bin: &[&str], keep: bool) -> Result<(), String> {
-    let told = |e: std::io::Error| format!("{name}: {e}");
+    let failed = |e: std::io::Error| format!("{name}: {e}");
     let mut cargo = crate::cargo(&["run", "--release", "--package", "linchpin-benches"]);
     let mut child = cargo
         .args(bin)
         .stdout(Stdio::piped())
         .spawn()
-        .map_err(told)?;
+        .map_err(failed)?;
     let mut kept = String::new();
     for line in child
         .stdout
@@ -73,12 +73,12 @@ fn measured(name: &str, bin: &[&str], keep: bool) -> Result<(), String> {
         .into_iter()
         .flat_map(|out| BufReader::new(out).lines())
     {
-        let line = line.map_err(told)?;
+        let line = line.map_err(failed)?;
         println!("{line}");
         kept.push_str(&line);
         kept.push('\n');
     }
-    let status = child.wait().map_err(told)?;
+    let status = child.wait().map_err(failed)?;
     if keep {
         // Its headings are one level below the heading of the section.
         write(

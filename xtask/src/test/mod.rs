@@ -13,9 +13,9 @@ use changed::Affected;
 /// The search provider: compiled separately, so that the rest compiles no full-text engine.
 pub(crate) const SEARCH: &str = "linchpin-search-tantivy";
 
-/// Runs formatting, lints, all tests (unit, black-box, compile-fail, snapshots, README), doc tests,
-/// `linchpin-core` for wasm32, a store in its own crate, expansion budgets, and the instructions of
-/// the generated server. A failed step does not stop the others.
+/// Runs formatting, lints, the links of rustdoc, all tests (unit, black-box, compile-fail,
+/// snapshots, README), doc tests, `linchpin-core` for wasm32, a store in its own crate, expansion
+/// budgets, and the instructions of the generated server. A failed step does not stop the others.
 ///
 /// `--fast` omits some of it. `--changed` omits checks that do not depend on the files that differ
 /// from `origin/main` (or `main`, or from REF with `--changed=REF`) or are not committed.
@@ -62,6 +62,14 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
                     .args(FEATURES)
                     .args(AS_TESTS)
                     .args(["--", "-D", "warnings"]),
+            ));
+            let documents = ["doc", "--workspace", "--exclude", SEARCH, "--no-deps"];
+            note(step(
+                "links of rustdoc",
+                cargo(&documents)
+                    .args(FEATURES)
+                    .args(AS_TESTS)
+                    .env("RUSTDOCFLAGS", "-D warnings"),
             ));
         }
         if affected.has("linchpin") {

@@ -6,7 +6,7 @@ use rusqlite::Connection;
 
 use crate::{APART, BATCH, Outcome, ROWS, START};
 
-/// A connection beside those of the store.
+/// A separate connection to the database of the store.
 pub(crate) enum ByHand {
     Sqlite(Connection),
     #[cfg(feature = "postgres")]

@@ -1,8 +1,8 @@
-//! One million rows: lists deep in the table beside its first page, a batch of 10,000 and numbers
-//! over all of it beside the SQL a person would write, in one run on one database.
+//! One million rows: deep pages compared with the first page, a batch of 10,000 records, and
+//! aggregates over all rows compared with hand-written SQL, in one run on one database.
 //!
-//! `cargo xtask bench --large` builds and runs it, on a file of SQLite's or, with `--postgres`, on
-//! a server of its own, whose URL is the argument. It ends with 1 when a bound does not hold.
+//! `cargo xtask bench --large` builds and runs it on a SQLite file, or with `--postgres` on a
+//! server of its own, whose URL is the argument. It exits with 1 if a bound is exceeded.
 #![allow(missing_docs)] // a program
 
 mod by_hand;
@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use linchpin::prelude::*;
 use linchpin::resource::{CursorKey, Table};
 use linchpin::store::Store;
+use linchpin::store::create_tables;
 use linchpin::store::sqlite::{SqliteOptions, SqliteStore};
 
 use by_hand::ByHand;
@@ -83,7 +84,7 @@ async fn main() -> Outcome<()> {
 
 async fn on_sqlite(file: &std::path::Path) -> Outcome<Vec<&'static str>> {
     let store: Arc<dyn Store> = Arc::new(SqliteStore::open(SqliteOptions::new(file))?);
-    store.install(&[ENTRY.entities[0].desc]).await?;
+    create_tables(&*store, &[ENTRY.entities[0].desc]).await?;
     measure(store, ByHand::sqlite(file)?).await
 }
 
@@ -92,7 +93,7 @@ async fn on_postgres(url: &str) -> Outcome<Vec<&'static str>> {
     use linchpin::store::postgres::{PostgresOptions, PostgresStore};
 
     let store: Arc<dyn Store> = Arc::new(PostgresStore::open(PostgresOptions::new(url))?);
-    store.install(&[ENTRY.entities[0].desc]).await?;
+    create_tables(&*store, &[ENTRY.entities[0].desc]).await?;
     measure(store, ByHand::postgres(url).await?).await
 }
 
@@ -125,8 +126,8 @@ async fn measure(store: Arc<dyn Store>, mut by_hand: ByHand) -> Outcome<Vec<&'st
     };
     println!("| what | it | beside | ratio | bound |\n|---|---|---|---|---|");
 
-    // A cursor for page 40,000 is that of any walk there: the list is walked to it in the largest
-    // pages there are.
+    // The cursor of page 40,000 does not depend on the page size, so the list is read in the
+    // largest pages.
     let deep = cursor_behind(&rows, &cx, ROWS - i64::from(PAGE)).await?;
     let list = async |cursor: Option<&str>| {
         let started = Instant::now();
@@ -206,7 +207,7 @@ async fn measure(store: Arc<dyn Store>, mut by_hand: ByHand) -> Outcome<Vec<&'st
     Ok(failed)
 }
 
-/// The cursor behind this many rows.
+/// The cursor after this number of rows.
 async fn cursor_behind(
     rows: &RowAdapter,
     cx: &Cx,
@@ -236,7 +237,7 @@ fn median(mut times: Vec<Duration>) -> Duration {
     times[times.len() / 2]
 }
 
-/// The most memory this process has held, in KiB.
+/// The maximum memory of this process, in KiB.
 fn peak() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status

@@ -17,7 +17,7 @@ use linchpin::{
 
 use super::{Article, ArticleCreate, PRESS, State, ask};
 
-/// What is published stays.
+/// A published article cannot be deleted.
 async fn keep_published(call: OverrideCall) -> Result<Outcome> {
     let Inputs::Delete(Value::Text(id), version) = call.inputs else {
         return Err(Error::internal("not a delete"));
@@ -53,10 +53,10 @@ pub struct Remark {
     pub text: String,
 }
 
-/// Remarks, apart from what they are about.
+/// Remarks, stored apart from their subject.
 pub static READERS: Package = package!(name = "readers", entities = [entity(Remark, [])]);
 
-/// Moderators may do anything; whoever is muted may do nothing, not even with what is theirs.
+/// Moderators may do anything. A muted user may do nothing, not even with own records.
 struct House;
 
 impl Evaluator for House {
@@ -80,7 +80,7 @@ impl Plugin for House {
     }
 }
 
-/// Refuses clients that do not say who they are, and tells them how it went.
+/// Refuses clients without a name, and adds the result to the response.
 async fn polite(call: RouteCall<'_>, next: Next<'_>) -> Result<Response> {
     if !call.parts.headers.contains_key("user-agent") {
         return Err(Error::forbidden());

@@ -1,14 +1,15 @@
-//! Records that change their state, are deleted and come back, and what is told of that.
+//! Records that change their state, are deleted and restored, and the events of these changes.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use linchpin::event::Batch;
 use linchpin::http::{Inputs, OverrideCall};
 use linchpin::prelude::*;
 use linchpin::resource::Outcome;
 use linchpin::testing::Client;
-use linchpin::{BoxFuture, EntityEvent, EventSink, Route};
+use linchpin::{BoxFuture, EventSink, Route};
 use linchpin_auth::Auth;
 use serde_json::json;
 
@@ -57,11 +58,11 @@ pub const RESTORE: Operation<Note>;
 #[operation(kind = "lookup", fields(), returns = "many", paginate, deleted = "only", route(roles = ["admin"]))]
 pub const TRASH: Operation<Note>;
 
-/// What waits for a decision.
+/// A request that waits for a decision.
 #[operation(kind = "lookup", filter = (state == State::Review), returns = "many", paginate, route(auth = none))]
 pub const WAITING: Operation<Note>;
 
-/// Something to do at a time.
+/// A task with a due time.
 #[entity(routes(auth = none))]
 #[derive(Clone, Debug)]
 pub struct Job {
@@ -119,13 +120,13 @@ fn hash_of(secret: &str) -> String {
     format!("{} characters", secret.len())
 }
 
-/// A warehouse, which remembers what it is told.
+/// A warehouse that records the events it gets.
 #[derive(Clone, Default)]
 struct Warehouse(Arc<Mutex<Vec<String>>>);
 
 impl EventSink for Warehouse {
-    fn publish<'a>(&'a self, events: &'a [EntityEvent]) -> BoxFuture<'a, Result<()>> {
-        let names = events.iter().map(|event| event.name.clone());
+    fn publish<'a>(&'a self, batch: &'a Batch) -> BoxFuture<'a, Result<()>> {
+        let names = batch.iter().map(|event| event.name.clone());
         self.0.lock().expect("nobody panicked").extend(names);
         Box::pin(async { Ok(()) })
     }
@@ -337,7 +338,7 @@ async fn calls_from_code_are_at_the_instant_of_the_app() -> Result<()> {
         [Some(Timestamp::from_millis(6_000)); 2]
     );
 
-    // A transaction is at one instant, and one that is said stands.
+    // All calls of a transaction have one instant, and an instant that the caller sets is kept.
     let early = worker.clone().at(Timestamp::from_millis(10));
     let leases = worker
         .transaction(async |cx| {

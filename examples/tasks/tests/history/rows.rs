@@ -1,0 +1,116 @@
+//! One row in every table, written and read without the app.
+
+use std::sync::Arc;
+
+use linchpin::schema::{Column, ColumnKind, SchemaSession, SchemaStore, Snapshot, Table};
+use linchpin::store::{DatabaseUrl, StoreProvider as _};
+use linchpin::{Timestamp, Value};
+
+/// A database.
+pub struct Database {
+    store: Arc<dyn SchemaStore>,
+    runtime: tokio::runtime::Runtime,
+}
+
+/// The text in the column of every primary key.
+const KEY: &str = "kept";
+
+impl Database {
+    pub fn new(url: &str) -> Self {
+        let database = DatabaseUrl::new(url);
+        let store = if url.starts_with("sqlite:") {
+            linchpin_sqlite::SqliteProvider::default().schema(&database)
+        } else {
+            linchpin_postgres::PostgresProvider::default().schema(&database)
+        };
+        Self {
+            store: store.expect("a store").expect("a schema"),
+            runtime: tokio::runtime::Runtime::new().expect("a runtime"),
+        }
+    }
+
+    fn within<T>(&self, work: impl AsyncFnOnce(&mut dyn SchemaSession) -> T) -> T {
+        self.runtime.block_on(async {
+            let mut session = self.store.connect().await.expect("a session");
+            work(&mut *session).await
+        })
+    }
+
+    /// Removes the tables of the ledger.
+    pub fn forget(&self) {
+        for table in ["schema", "migrations", "migration_steps", "instances"] {
+            self.within(async |session| {
+                let sql = format!("DROP TABLE linchpin_{table}");
+                session.execute(&sql, &[]).await.expect("dropped");
+            });
+        }
+    }
+
+    /// Writes a row into every table of a snapshot, but for some.
+    pub fn fill(&self, snapshot: &Snapshot, but: &[&str]) {
+        for table in others(snapshot, but) {
+            let names: Vec<String> = table.columns.iter().map(quoted).collect();
+            let slots: Vec<String> = (1..=names.len()).map(|n| format!("${n}")).collect();
+            let sql = format!(
+                "INSERT INTO \"{}\" ({}) VALUES ({})",
+                table.name,
+                names.join(", "),
+                slots.join(", ")
+            );
+            let values: Vec<(Value, ColumnKind)> = table
+                .columns
+                .iter()
+                .map(|column| (value(&column.kind), column.kind.clone()))
+                .collect();
+            self.within(async |session| {
+                let done = session.execute(&sql, &values).await;
+                done.unwrap_or_else(|error| panic!("{sql}: {error}"));
+            });
+        }
+    }
+
+    /// The rows of [`fill`](Self::fill): the name of the table and the values.
+    pub fn rows(&self, snapshot: &Snapshot, but: &[&str]) -> Vec<(String, Vec<Value>)> {
+        let read = |table: Table| {
+            let names: Vec<String> = table.columns.iter().map(quoted).collect();
+            let sql = format!(
+                "SELECT {} FROM \"{}\" WHERE \"{}\" = $1",
+                names.join(", "),
+                table.name,
+                table.primary
+            );
+            let key = [(Value::Text(KEY.to_owned()), ColumnKind::String)];
+            let kinds: Vec<ColumnKind> = table.columns.iter().map(|c| c.kind.clone()).collect();
+            let mut rows = self.within(async |session| {
+                let rows = session.query(&sql, &key, &kinds).await;
+                rows.unwrap_or_else(|error| panic!("{sql}: {error}"))
+            });
+            assert_eq!(rows.len(), 1, "{}", table.name);
+            (table.name, rows.remove(0))
+        };
+        others(snapshot, but).map(read).collect()
+    }
+}
+
+fn others<'a>(snapshot: &Snapshot, but: &'a [&str]) -> impl Iterator<Item = Table> + use<'a> {
+    let tables = snapshot.tables().into_values();
+    tables.filter(move |table| !but.contains(&table.name.as_str()))
+}
+
+fn quoted(column: &Column) -> String {
+    format!("\"{}\"", column.name)
+}
+
+/// A value of a kind. Nothing that the app does by time is due.
+fn value(kind: &ColumnKind) -> Value {
+    match kind {
+        ColumnKind::String => Value::Text(KEY.to_owned()),
+        ColumnKind::Enum(values) => Value::Text(values[0].clone()),
+        ColumnKind::Boolean => Value::Bool(true),
+        ColumnKind::Integer => Value::Int(1),
+        ColumnKind::Number => Value::Float(0.5),
+        ColumnKind::Date => Value::Date(Timestamp::from_millis(4_102_444_800_000)),
+        ColumnKind::StringArray => Value::Strings(vec![KEY.to_owned()]),
+        ColumnKind::Json => Value::Json("{}".to_owned()),
+    }
+}
