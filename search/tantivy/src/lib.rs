@@ -1,4 +1,4 @@
-//! A search provider for Linchpin: an embedded full-text index with [tantivy](tantivy), in a
+//! A search provider for Linchpin: an embedded full-text index with [tantivy], in a
 //! directory of the app.
 //!
 //! ```no_run
@@ -62,8 +62,8 @@
 //! Each batch of events is one commit, which also stores the position: after a crash the index
 //! continues where it stopped.
 
-mod best;
-mod shelf;
+mod open_index;
+mod top_hits;
 mod words;
 
 use std::collections::HashMap;
@@ -74,13 +74,13 @@ use linchpin::search::{Change, Hit, Opened, SearchIndex, SearchProvider, SearchQ
 use linchpin::{BoxFuture, Error, Result};
 use parking_lot::Mutex;
 
-use shelf::Shelf;
+use open_index::OpenIndex;
 
 /// A search provider with indexes in a directory or in memory.
 #[derive(Debug)]
 pub struct Tantivy {
     place: Option<PathBuf>,
-    shelves: Mutex<HashMap<&'static str, Arc<Shelf>>>,
+    shelves: Mutex<HashMap<&'static str, Arc<OpenIndex>>>,
 }
 
 impl Tantivy {
@@ -101,9 +101,9 @@ impl Tantivy {
         }
     }
 
-    fn shelf(&self, index: &SearchIndex) -> Result<Arc<Shelf>> {
-        let shelf = self.shelves.lock().get(index.name).map(Arc::clone);
-        shelf.ok_or_else(|| {
+    fn open_index(&self, index: &SearchIndex) -> Result<Arc<OpenIndex>> {
+        let open_index = self.shelves.lock().get(index.name).map(Arc::clone);
+        open_index.ok_or_else(|| {
             Error::unavailable(format!("the index of `{}` is not open", index.entity))
         })
     }
@@ -113,17 +113,17 @@ impl SearchProvider for Tantivy {
     fn open<'a>(&'a self, index: &'a SearchIndex) -> BoxFuture<'a, Result<Opened>> {
         Box::pin(async move {
             let (place, of) = (self.place.clone(), index.clone());
-            let shelf = blocking(move || Shelf::open(place.as_deref(), &of)).await?;
-            let opened = shelf.opened();
-            self.shelves.lock().insert(index.name, Arc::new(shelf));
+            let open_index = blocking(move || OpenIndex::open(place.as_deref(), &of)).await?;
+            let opened = open_index.opened();
+            self.shelves.lock().insert(index.name, Arc::new(open_index));
             Ok(opened)
         })
     }
 
     fn take_over<'a>(&'a self, index: &'a SearchIndex) -> BoxFuture<'a, Result<Option<Opened>>> {
         Box::pin(async move {
-            let (shelf, of) = (self.shelf(index)?, index.clone());
-            let Some(taken) = blocking(move || shelf.take_over(&of)).await? else {
+            let (open_index, of) = (self.open_index(index)?, index.clone());
+            let Some(taken) = blocking(move || open_index.take_over(&of)).await? else {
                 return Ok(None);
             };
             let opened = taken.opened();
@@ -138,22 +138,22 @@ impl SearchProvider for Tantivy {
         changes: Vec<Change>,
     ) -> BoxFuture<'a, Result<()>> {
         Box::pin(async move {
-            let shelf = self.shelf(index)?;
-            blocking(move || shelf.apply(changes)).await
+            let open_index = self.open_index(index)?;
+            blocking(move || open_index.apply(changes)).await
         })
     }
 
     fn begin<'a>(&'a self, index: &'a SearchIndex) -> BoxFuture<'a, Result<()>> {
         Box::pin(async move {
-            let shelf = self.shelf(index)?;
-            blocking(move || shelf.begin()).await
+            let open_index = self.open_index(index)?;
+            blocking(move || open_index.begin()).await
         })
     }
 
     fn finish<'a>(&'a self, index: &'a SearchIndex) -> BoxFuture<'a, Result<()>> {
         Box::pin(async move {
-            let shelf = self.shelf(index)?;
-            blocking(move || shelf.finish()).await
+            let open_index = self.open_index(index)?;
+            blocking(move || open_index.finish()).await
         })
     }
 
@@ -163,7 +163,7 @@ impl SearchProvider for Tantivy {
         query: &'a SearchQuery<'a>,
     ) -> BoxFuture<'a, Result<Vec<Hit>>> {
         Box::pin(async move {
-            let shelf = self.shelf(index)?;
+            let open_index = self.open_index(index)?;
             let weight = |at: &usize| index.fields.get(*at).map(|field| (*at, field.weight));
             let fields: Vec<(usize, f32)> = query.fields.iter().filter_map(weight).collect();
             let (text, owners, after) = (
@@ -172,19 +172,19 @@ impl SearchProvider for Tantivy {
                 query.after.cloned(),
             );
             let limit = query.limit;
-            blocking(move || shelf.find(&text, &fields, &owners, after.as_ref(), limit)).await
+            blocking(move || open_index.find(&text, &fields, &owners, after.as_ref(), limit)).await
         })
     }
 
     fn close(&self) -> BoxFuture<'_, Result<()>> {
         Box::pin(async move {
-            let shelves: Vec<Arc<Shelf>> = self
+            let shelves: Vec<Arc<OpenIndex>> = self
                 .shelves
                 .lock()
                 .drain()
-                .map(|(_, shelf)| shelf)
+                .map(|(_, open_index)| open_index)
                 .collect();
-            blocking(move || shelves.iter().try_for_each(|shelf| shelf.close())).await
+            blocking(move || shelves.iter().try_for_each(|open_index| open_index.close())).await
         })
     }
 }

@@ -12,7 +12,7 @@ use tantivy::{DocId, Score, SegmentOrdinal, SegmentReader, TantivyError};
 pub(crate) const ID: &str = "id";
 
 /// Collects hits up to a number.
-pub(crate) struct Best<'a> {
+pub(crate) struct TopHits<'a> {
     pub(crate) limit: usize,
     pub(crate) after: Option<&'a Hit>,
 }
@@ -56,7 +56,7 @@ pub(crate) struct Segment {
     best: BinaryHeap<Reverse<Ranked>>,
 }
 
-impl Collector for Best<'_> {
+impl Collector for TopHits<'_> {
     type Fruit = Vec<Hit>;
     type Child = Segment;
 

@@ -19,7 +19,7 @@ use tantivy::schema::{
 };
 use tantivy::{Index, IndexReader, IndexWriter, ReloadPolicy, TantivyDocument, TantivyError, Term};
 
-use crate::best::{Best, ID};
+use crate::top_hits::{ID, TopHits};
 use crate::words::{self, ANALYZER};
 
 /// The memory of a writer: one thread, twice the minimum of tantivy.
@@ -31,7 +31,7 @@ const MAKING: (Duration, Duration) = (Duration::from_secs(10), Duration::from_mi
 const MARK: &str = "linchpin-search-index";
 
 /// An open index.
-pub(crate) struct Shelf {
+pub(crate) struct OpenIndex {
     index: Index,
     reader: IndexReader,
     fields: Fields,
@@ -93,9 +93,9 @@ impl Place {
 #[derive(Default)]
 struct Writer(Option<IndexWriter>);
 
-impl std::fmt::Debug for Shelf {
+impl std::fmt::Debug for OpenIndex {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Shelf")
+        f.debug_struct("OpenIndex")
             .field("state", &*self.state.lock())
             .finish_non_exhaustive()
     }
@@ -166,7 +166,7 @@ fn layout(index: &SearchIndex) -> String {
     serde_json::json!([ANALYZER, fields, index.owners]).to_string()
 }
 
-impl Shelf {
+impl OpenIndex {
     /// Opens the index of an entity in a directory or in memory; replaces an unusable index by an
     /// empty one. An index that another process maintains is opened for reads only.
     pub(crate) fn open(folder: Option<&Path>, index: &SearchIndex) -> Result<Self> {
@@ -189,7 +189,7 @@ impl Shelf {
             }))
             .unwrap_or(Ok(Found::Nothing));
             match found {
-                Ok(Found::Index(shelf)) => return Ok(*shelf),
+                Ok(Found::Index(open_index)) => return Ok(*open_index),
                 Ok(Found::Other) => {
                     return Err(place.elsewhere("has other fields than it has here"));
                 }
@@ -213,13 +213,13 @@ impl Shelf {
                 Ok(Ok(Some(opened))) => return Ok(opened),
                 Ok(Ok(None)) => tracing::info!(
                     entity = index.entity,
-                    "the fields of the search index have changed: it is made anew"
+                    "the fields of the search index have changed: it is rebuilt"
                 ),
                 Ok(Err(error)) => {
-                    tracing::warn!(entity = index.entity, %error, folder = %folder.display(), "the search index is damaged: it is made anew");
+                    tracing::warn!(entity = index.entity, %error, folder = %folder.display(), "the search index is damaged: it is rebuilt");
                 }
                 Err(_) => {
-                    tracing::warn!(entity = index.entity, folder = %folder.display(), "the search index is damaged: it is made anew");
+                    tracing::warn!(entity = index.entity, folder = %folder.display(), "the search index is damaged: it is rebuilt");
                 }
             }
             std::fs::remove_dir_all(&folder).map_err(|error| cannot("remove", &folder, &error))?;
@@ -248,7 +248,7 @@ impl Shelf {
             )));
         }
         Ok(match Self::known(folder, index, place)? {
-            Found::Index(shelf) => Some(*shelf),
+            Found::Index(open_index) => Some(*open_index),
             Found::Other | Found::Nothing => None,
         })
     }
@@ -263,7 +263,8 @@ impl Shelf {
         if state.layout != layout(index) || old.schema() != schema {
             return Ok(Found::Other);
         }
-        Self::with(old, index, Some(place.clone())).map(|shelf| Found::Index(Box::new(shelf)))
+        Self::with(old, index, Some(place.clone()))
+            .map(|open_index| Found::Index(Box::new(open_index)))
     }
 
     fn with(index: Index, of: &SearchIndex, place: Option<Place>) -> tantivy::Result<Self> {
@@ -454,7 +455,7 @@ impl Shelf {
         }
         self.reader
             .searcher()
-            .search(&query, &Best { limit, after })
+            .search(&query, &TopHits { limit, after })
             .map_err(|error| internal(&error))
     }
 
@@ -475,7 +476,7 @@ impl Shelf {
 
 /// The contents of a directory.
 enum Found {
-    Index(Box<Shelf>),
+    Index(Box<OpenIndex>),
     /// An index whose documents have another layout.
     Other,
     /// No index with metadata.
