@@ -1,0 +1,1 @@
+//! Web push: encrypted messages to browsers that are closed.

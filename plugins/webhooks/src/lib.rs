@@ -1,0 +1,2 @@
+//! Webhooks: signed deliveries of committed events to the addresses of customers, and verified
+//! events that other services send.
