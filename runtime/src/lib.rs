@@ -83,9 +83,9 @@ pub use linchpin_server::{
     AccessRequest, ActorRef, Adapter, Adapters, App, AppEvent, Attachment, BoxFuture, Command,
     Config, Cx, DatabaseUrl, Decision, Durability, EntityEvent, EntityGap, Environment, Evaluator,
     Event, EventBus, EventSink, Gap, Lagged, MiddlewareCx, MountedRoute, Plugin, PostCx, Postgres,
-    RankRequest, Registrar, ResultFuture, Route, RoutesCx, Running, SchemaCheck, SigningSecret,
-    StartupError, Subscription, audit, event, http, migrate, openapi, operation, permission,
-    resource, search, store, testing,
+    RankRequest, Registrar, ResultFuture, Route, RouteOverride, RoutesCx, Running, SchemaCheck,
+    SigningSecret, StartupError, Subscription, audit, event, http, migrate, openapi, operation,
+    permission, resource, search, store, testing,
 };
 
 /// Route policies, as declarations hold them.

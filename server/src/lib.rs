@@ -24,7 +24,7 @@ pub mod __private;
 
 pub use app::{
     App, Command, Config, Durability, Environment, MiddlewareCx, MountedRoute, Plugin, PostCx,
-    Postgres, Registrar, Route, RoutesCx, Running, SigningSecret,
+    Postgres, Registrar, Route, RouteOverride, RoutesCx, Running, SigningSecret,
 };
 /// The axum version for handlers of `#[route]` and routers of plugins, so that versions always
 /// agree.

@@ -106,6 +106,9 @@ impl Pair {
     }
 
     async fn step(&mut self, step: &Step) -> Result<(), String> {
+        // Calls on the memory store never wait. Without a pause the relays on this thread cannot
+        // renew their leases, and deliver events twice after the end of a lease.
+        tokio::task::yield_now().await;
         self.model.advance(step.advance);
         self.store.advance(step.advance);
         let (mut next, mut pages) = (false, 0);

@@ -101,7 +101,7 @@ pub struct App {
     /// The number of packages that the app itself added.
     own_packages: usize,
     pub(super) clock: Clock,
-    pub(super) overrides: Vec<Replacement>,
+    pub(super) overrides: Vec<RouteOverride>,
     pub(super) title: Option<String>,
     pub(super) version: Option<String>,
     pub(super) store: Option<Arc<dyn Store>>,
@@ -122,8 +122,28 @@ pub struct App {
     pub(super) migrations: Chain,
 }
 
-/// An override: the entity, the route, and the function that replaces its executor.
-pub(super) struct Replacement {
+/// A function that replaces the executor of a route: policy, parsing, validation and projection
+/// stay. Apps call [`App::override_route`]; plugins return overrides of their own entities from
+/// [`Plugin::overrides`](super::Plugin::overrides).
+///
+/// ```
+/// use linchpin::prelude::*;
+/// use linchpin::{Route, RouteOverride};
+///
+/// #[entity(routes(auth = none))]
+/// #[derive(Clone, Debug)]
+/// pub struct Note {
+///     #[field(primary, default = uuid)]
+///     pub id: String,
+/// }
+///
+/// let refused = RouteOverride::route::<Note, _, _>(Route::Delete, |_| async {
+///     Err(linchpin::Error::forbidden())
+/// });
+/// # drop(refused);
+/// ```
+#[derive(Clone)]
+pub struct RouteOverride {
     pub(super) entity: &'static EntityDesc,
     pub(super) name: &'static str,
     /// The methods of a collection; each method has a route of its own.
@@ -131,7 +151,28 @@ pub(super) struct Replacement {
     pub(super) run: Override,
 }
 
-impl Replacement {
+impl RouteOverride {
+    /// Replaces the executor of a generated route of `E`.
+    pub fn route<E, F, Fut>(route: Route, run: F) -> Self
+    where
+        E: Entity,
+        F: Fn(OverrideCall) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<Outcome>> + Send + 'static,
+    {
+        Self::new::<E, _, _>(route.name(), &[], run)
+    }
+
+    /// Replaces the executor of an operation's routes; for a collection that of each method.
+    pub fn operation<E, F, Fut>(operation: Operation<E>, run: F) -> Self
+    where
+        E: Entity,
+        F: Fn(OverrideCall) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<Outcome>> + Send + 'static,
+    {
+        let spec = operation.spec();
+        Self::new::<E, _, _>(spec.name, spec.parts, run)
+    }
+
     fn new<E, F, Fut>(name: &'static str, parts: &'static [&'static OpSpec], run: F) -> Self
     where
         E: Entity,
@@ -154,6 +195,15 @@ impl Replacement {
         let named =
             endpoint.name == self.name || self.parts.iter().any(|part| part.name == endpoint.name);
         of_entity && named && !matches!(endpoint.action, Action::Extra(_))
+    }
+}
+
+impl std::fmt::Debug for RouteOverride {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RouteOverride")
+            .field("entity", &self.entity.name)
+            .field("route", &self.name)
+            .finish_non_exhaustive()
     }
 }
 
@@ -354,11 +404,8 @@ impl App {
         F: Fn(OverrideCall) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<Outcome>> + Send + 'static,
     {
-        self.overrides.push(Replacement::new::<E, _, _>(
-            operation.spec().name,
-            operation.spec().parts,
-            run,
-        ));
+        self.overrides
+            .push(RouteOverride::operation(operation, run));
         self
     }
 
@@ -372,7 +419,7 @@ impl App {
         Fut: Future<Output = Result<Outcome>> + Send + 'static,
     {
         self.overrides
-            .push(Replacement::new::<E, _, _>(route.name(), &[], run));
+            .push(RouteOverride::route::<E, _, _>(route, run));
         self
     }
 

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use super::build::Replacement;
+use super::build::RouteOverride;
 use super::plugin::Plugin;
 use super::setup::RoutesCx;
 use super::start::mounted;
@@ -163,7 +163,7 @@ pub(super) fn planned(packages: &[&'static Package]) -> Result<Vec<Endpoint>> {
 }
 
 /// Duplicate routes, and overrides without a route.
-pub(super) fn routes(packages: &[&'static Package], overrides: &[Replacement]) -> Result<()> {
+pub(super) fn routes(packages: &[&'static Package], overrides: &[RouteOverride]) -> Result<()> {
     let endpoints = planned(packages)?;
     let mut problems = find_duplicates(packages);
     for (i, replacement) in overrides.iter().enumerate() {

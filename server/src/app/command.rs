@@ -3,7 +3,7 @@
 
 use std::io::IsTerminal;
 
-use super::build::App;
+use super::build::{App, RouteOverride};
 use super::config::Config;
 use super::plugin::{Command, Run};
 use super::start::apply;
@@ -222,7 +222,7 @@ impl App {
     fn report(&self, args: &[String]) -> Result<String> {
         let mut endpoints = checks::planned(&self.packages)?;
         endpoints.extend(self.plugin_routes());
-        apply(&self.overrides, &mut endpoints);
+        apply(&self.all_overrides(), &mut endpoints);
         crate::http::guard(&checks::patterns(&self.guards)?, &mut endpoints);
         let alone = self.store.as_ref().map_or_else(
             || self.configured().is_none_or(|kind| kind.alone),
@@ -242,8 +242,9 @@ impl App {
     /// All endpoints; an error if there are mistakes in them.
     fn checked_routes(self) -> Result<Vec<Endpoint>> {
         let (of_plugins, guards) = (self.plugin_routes(), checks::patterns(&self.guards)?);
+        let overrides = self.all_overrides();
         checks::ordered(self.plugins, &self.packages)?;
-        checks::routes(&self.packages, &self.overrides)?;
+        checks::routes(&self.packages, &overrides)?;
         let mut endpoints = checks::planned(&self.packages)?;
         endpoints.extend(of_plugins);
         crate::http::guard(&guards, &mut endpoints);
@@ -254,6 +255,12 @@ impl App {
     fn configured(&self) -> Option<&'static StoreKind> {
         let stores = Stores::new(&self.config, &self.providers);
         stores.kind(&self.config.database).ok()
+    }
+
+    /// The overrides of the app and of its plugins.
+    fn all_overrides(&self) -> Vec<RouteOverride> {
+        let of_plugins = self.plugins.iter().flat_map(|plugin| plugin.overrides());
+        self.overrides.iter().cloned().chain(of_plugins).collect()
     }
 
     fn plugin_routes(&self) -> Vec<Endpoint> {

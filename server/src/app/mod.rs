@@ -25,7 +25,7 @@ mod stores;
 mod stream;
 mod summaries;
 
-pub use build::{App, Route};
+pub use build::{App, Route, RouteOverride};
 pub use config::{Config, Durability, Environment, Postgres};
 pub use plugin::{Command, Plugin};
 pub use registrar::Registrar;

@@ -6,6 +6,7 @@ use crate::http::PluginRoute;
 use crate::resource::{Adapters, BoxFuture};
 use crate::{Package, Result};
 
+use super::build::RouteOverride;
 use super::secret::SigningSecret;
 use super::setup::{MiddlewareCx, PostCx, RoutesCx};
 
@@ -18,8 +19,8 @@ use super::setup::{MiddlewareCx, PostCx, RoutesCx};
 ///
 /// 1. Before any set-up, the app reads the description of the plugin:
 ///    [`dependencies`](Plugin::dependencies), [`variables`](Plugin::variables),
-///    [`packages`](Plugin::packages), [`routes`](Plugin::routes), [`security`](Plugin::security) and
-///    [`commands`](Plugin::commands). The store is not open yet.
+///    [`packages`](Plugin::packages), [`routes`](Plugin::routes),
+///    [`overrides`](Plugin::overrides), [`security`](Plugin::security) and [`commands`](Plugin::commands). The store is not open yet.
 /// 2. The app opens the store and builds the adapters. Then it calls
 ///    [`setup_middleware`](Plugin::setup_middleware) of every plugin, then
 ///    [`setup_routes`](Plugin::setup_routes) of every plugin, then
@@ -92,6 +93,13 @@ pub trait Plugin: Send + Sync + 'static {
     /// policies like the routes of entities. The app calls this method before any set-up; handlers
     /// use the values that the set-up methods create later.
     fn routes(&self) -> Vec<PluginRoute> {
+        Vec::new()
+    }
+
+    /// Replaces the executors of routes of the plugin's own entities, such as a `create` that
+    /// answers a secret once. The app calls this method before any set-up; functions use the values
+    /// that the set-up methods create later.
+    fn overrides(&self) -> Vec<RouteOverride> {
         Vec::new()
     }
 

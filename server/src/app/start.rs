@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::AfterAdapters;
-use super::build::{App, Replacement};
+use super::build::{App, RouteOverride};
 use super::capabilities;
 use super::checks::{self, startup};
 use super::config::Environment;
@@ -54,7 +54,7 @@ impl App {
             plugins,
             packages,
             clock,
-            overrides,
+            mut overrides,
             sweep_every,
             rates,
             hooks,
@@ -75,6 +75,7 @@ impl App {
         for lost in states::unreachable(&packages) {
             tracing::warn!("{lost}");
         }
+        overrides.extend(plugins.iter().flat_map(|plugin| plugin.overrides()));
         let entries = || packages.iter().flat_map(|p| p.entities);
 
         // This check comes first: if the store is missing, its capabilities do not matter.
@@ -334,7 +335,7 @@ fn failed(plugin: &dyn Plugin, error: &Error) -> Error {
 }
 
 /// Replaces the executors of overridden routes.
-pub(super) fn apply(overrides: &[Replacement], endpoints: &mut [Endpoint]) {
+pub(super) fn apply(overrides: &[RouteOverride], endpoints: &mut [Endpoint]) {
     for replacement in overrides {
         for endpoint in endpoints.iter_mut().filter(|e| replacement.is_of(e)) {
             endpoint.run = Some(Arc::clone(&replacement.run));

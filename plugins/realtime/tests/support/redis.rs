@@ -2,6 +2,7 @@
 
 use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -36,54 +37,75 @@ fn program() -> String {
     std::env::var("LINCHPIN_TEST_REDIS").unwrap_or_else(|_| "redis-server".to_owned())
 }
 
+/// A port for a server. Ports that the system gives to clients are not used: a connection could take
+/// the port between this call and the start of the server. The bus of a cluster listens on the port
+/// plus 10 000.
+fn free_port() -> u16 {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let is_free = |port: u16| TcpListener::bind(("127.0.0.1", port)).is_ok();
+    loop {
+        // Processes that run at the same time begin at different ports.
+        let next = std::process::id()
+            .wrapping_mul(131)
+            .wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed));
+        let port = 11_000 + u16::try_from(next % 9_000).expect("less than 9 000");
+        if is_free(port) && is_free(port + 10_000) {
+            return port;
+        }
+    }
+}
+
 impl Redis {
     fn start(cluster: bool) -> Self {
-        // The bus of a cluster listens on the port plus 10 000.
-        let port = loop {
-            let free = TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr());
-            let port = free.expect("a free port").port();
-            if port < 50_000 && TcpListener::bind(("127.0.0.1", port + 10_000)).is_ok() {
-                break port;
+        loop {
+            let redis = Self {
+                port: free_port(),
+                folder: tempfile::tempdir().expect("a folder"),
+                cluster,
+                server: Mutex::default(),
+            };
+            if redis.try_up() {
+                return redis;
             }
-        };
-        let redis = Self {
-            port,
-            folder: tempfile::tempdir().expect("a folder"),
-            cluster,
-            server: Mutex::default(),
-        };
-        redis.up();
-        redis
+        }
     }
 
+    /// Starts the server again on its port.
     pub fn up(&self) {
+        assert!(self.try_up(), "another program has taken the port");
+    }
+
+    /// Starts the server; returns whether it runs. It ends at once if another program has its port.
+    fn try_up(&self) -> bool {
         let mut command = Command::new(program());
         command
             .args(["--bind", "127.0.0.1", "--port", &self.port.to_string()])
-            .args([
-                "--appendonly",
-                "yes",
-                "--appendfsync",
-                "always",
-                "--save",
-                "",
-            ])
+            // The data of a killed process stays in the files without a write to the disk.
+            .args(["--appendonly", "yes", "--appendfsync", "no", "--save", ""])
             .args(["--cluster-enabled", if self.cluster { "yes" } else { "no" }])
             .current_dir(self.folder.path())
             .stdout(Stdio::null())
             .stderr(Stdio::null());
-        let server = command.spawn().expect(
+        let mut server = command.spawn().expect(
             "Redis is not installed: `apt-get install redis-server`, or name a server program in LINCHPIN_TEST_REDIS",
         );
-        *self.server.lock() = Some(server);
         let until = Instant::now() + Duration::from_secs(30);
-        while self
-            .try_cli(&["PING"])
-            .is_none_or(|pong| pong.trim() != "PONG")
-        {
+        loop {
+            // Another server may answer on this port after ours has ended.
+            let answers = self
+                .try_cli(&["PING"])
+                .is_some_and(|pong| pong.trim() == "PONG");
+            if server.try_wait().expect("a child process").is_some() {
+                return false;
+            }
+            if answers {
+                break;
+            }
             assert!(Instant::now() < until, "Redis does not start");
             std::thread::sleep(Duration::from_millis(20));
         }
+        *self.server.lock() = Some(server);
+        true
     }
 
     pub fn down(&self) {

@@ -1,0 +1,400 @@
+//! The entities: endpoints of customers, messages, their deliveries and the attempts of these.
+
+use linchpin::prelude::*;
+use serde_json::Value as Json;
+
+/// The kind of an endpoint's owner.
+#[derive(FieldEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub enum OwnerType {
+    /// A tenant: the endpoint gets events of this tenant only.
+    Tenant,
+    /// The app itself, because the endpoint has no tenant.
+    App,
+}
+
+/// Whether an endpoint gets deliveries.
+#[derive(FieldEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub enum EndpointStatus {
+    /// Deliveries are sent.
+    Active,
+    /// Deliveries are written and held.
+    Paused,
+    /// No deliveries are written. Only the system sets this status.
+    Disabled,
+}
+
+/// Why the system disabled an endpoint.
+#[derive(FieldEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub enum DisabledReason {
+    /// It failed for days without one success.
+    Failing,
+    /// It answered 410.
+    Gone,
+    /// Its name leads to an address that is not public.
+    BlockedAddress,
+}
+
+/// An address of a customer that gets events by HTTP.
+#[entity(
+    namespace = "webhooks",
+    path = "endpoints",
+    tenant(tenant_id, optional),
+    index(status, due_at),
+    sort = desc(created_at),
+    routes(
+        auth = "userAuth",
+        guards(manage_webhooks),
+        list(paging = "page"),
+        create(output_once(secret: String)),
+    )
+)]
+#[derive(Clone, Debug)]
+pub struct WebhookEndpoint {
+    #[field(primary, default = uuid)]
+    pub id: String,
+    pub tenant_id: Option<String>,
+    #[field(read_only, default = OwnerType::App)]
+    pub owner_type: OwnerType,
+    #[field(read_only)]
+    pub owner_id: Option<String>,
+    /// The address: `https`, a public host.
+    #[field(length = 1..=2048)]
+    pub url: String,
+    #[field(length = ..=256)]
+    pub description: Option<String>,
+    /// Names of events, or patterns: `tasks.*`, `*`.
+    #[field(items = 1..=100, unique_items, each(length = 1..=128))]
+    pub events: Vec<String>,
+    #[field(filterable, default = EndpointStatus::Active)]
+    pub status: EndpointStatus,
+    /// The same as `status == active`; may be written in place of `status`.
+    pub is_active: Option<bool>,
+    /// The same as `is_active`.
+    pub enabled: Option<bool>,
+    #[field(read_only)]
+    pub disabled_reason: Option<DisabledReason>,
+    #[field(read_only)]
+    pub disabled_at: Option<Timestamp>,
+    /// The last four characters of the newest secret.
+    #[field(read_only, default = "")]
+    pub secret_hint: String,
+    /// The secrets, encrypted.
+    #[field(private, default = "")]
+    pub sealed: String,
+    /// The version of the format of bodies.
+    #[field(read_only, default = 1)]
+    pub payload_version: i64,
+    /// The longest time for one attempt, in milliseconds.
+    #[field(range = 1_000..=30_000, default = 15_000)]
+    pub delivery_timeout_ms: i64,
+    /// The most attempts in a second.
+    #[field(range = 1..=1_000, default = 20)]
+    pub max_per_second: i64,
+    /// The most attempts at the same time.
+    #[field(range = 1..=50, default = 5)]
+    pub max_in_flight: i64,
+    /// Whether a delivery waits for the end of the one before it.
+    #[field(default = false)]
+    pub ordered: bool,
+    /// Further headers of each request.
+    #[field(write_only)]
+    pub headers: Option<Json>,
+    #[field(read_only)]
+    pub failing_since: Option<Timestamp>,
+    #[field(read_only)]
+    pub last_success_at: Option<Timestamp>,
+    #[field(read_only)]
+    pub last_failure_at: Option<Timestamp>,
+    #[field(read_only, default = 0)]
+    pub consecutive_failures: i64,
+    /// Attempts that failed in a row because of a forbidden address.
+    #[field(private, default = 0)]
+    pub blocked_in_a_row: i64,
+    /// The time at which a delivery is due; none if nothing waits.
+    #[field(private)]
+    pub due_at: Option<Timestamp>,
+    /// No attempt is made before this time, because the endpoint asked for it.
+    #[field(private)]
+    pub held_until: Option<Timestamp>,
+    /// The attempts that the rate allows at `allowance_at`, in thousandths.
+    #[field(private, default = 0)]
+    pub allowance: i64,
+    #[field(private)]
+    pub allowance_at: Option<Timestamp>,
+    /// The worker that sends to the endpoint, until `lease_until`.
+    #[field(private)]
+    pub lease_token: Option<String>,
+    #[field(private)]
+    pub lease_until: Option<Timestamp>,
+    #[field(default = now)]
+    pub created_at: Timestamp,
+    #[field(default = now, on_update = now)]
+    pub updated_at: Timestamp,
+}
+
+/// Leases endpoints with due deliveries, those that wait longest first.
+#[operation(
+    kind = "batch",
+    action = "update",
+    filter = (status == EndpointStatus::Active && due_at <= now()
+        && (lease_until.is_none() || lease_until <= now())),
+    set(lease_token = param(lease_token), lease_until = param(lease_until)),
+    limit = 8,
+    sort = asc(due_at),
+    returns = "records",
+)]
+pub(crate) const LEASE: Operation<WebhookEndpoint>;
+
+/// Extends a lease, unless it was lost.
+#[operation(
+    kind = "batch",
+    action = "update",
+    filter = (id == param(id) && lease_token == param(held_token)),
+    set(lease_until = param(lease_until)),
+    route(disabled),
+)]
+pub(crate) const RENEW: Operation<WebhookEndpoint>;
+
+/// Makes an endpoint due, unless it is due earlier already.
+#[operation(
+    kind = "batch",
+    action = "update",
+    filter = (id.one_of(param(ids)) && (due_at.is_none() || due_at > param(due_at))),
+    set(due_at = param(due_at)),
+    route(disabled),
+)]
+pub(crate) const WAKE: Operation<WebhookEndpoint>;
+
+/// The body that is sent for an event.
+#[entity(
+    namespace = "webhooks",
+    path = "messages",
+    tenant(tenant_id, optional),
+    ttl(expires_at),
+    routes(disabled)
+)]
+#[derive(Clone, Debug)]
+pub(crate) struct WebhookMessage {
+    /// `msg_` and the id of the event without hyphens.
+    #[field(primary)]
+    pub(crate) id: String,
+    pub(crate) tenant_id: Option<String>,
+    pub(crate) event: String,
+    pub(crate) event_id: String,
+    pub(crate) occurred_at: Timestamp,
+    /// The bytes that are sent: a JSON column would change the order of members, and with it the
+    /// signature.
+    pub(crate) body: String,
+    #[field(default = false)]
+    pub(crate) truncated: bool,
+    #[field(default = 1)]
+    pub(crate) version: i64,
+    pub(crate) expires_at: Option<Timestamp>,
+}
+
+/// The state of a delivery.
+#[derive(FieldEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub enum DeliveryStatus {
+    /// Not tried yet.
+    Pending,
+    /// The endpoint answered 2xx.
+    Delivered,
+    /// An attempt failed; another one follows.
+    Failed,
+    /// No attempt follows, unless somebody replays the delivery.
+    Dead,
+    /// It ended before its last attempt, because its endpoint ended.
+    Cancelled,
+}
+
+/// Why a delivery is dead, cancelled or held.
+#[derive(FieldEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub enum DeliveryReason {
+    /// Every attempt failed.
+    Exhausted,
+    /// The endpoint answered `webhook-delivery: abort-message`.
+    Aborted,
+    /// The endpoint answered 410.
+    Gone,
+    /// The address of the endpoint is not public.
+    BlockedAddress,
+    /// The endpoint was deleted.
+    EndpointDeleted,
+    /// The endpoint does not get deliveries at present.
+    EndpointDisabled,
+}
+
+/// One message on its way to one endpoint.
+#[entity(
+    namespace = "webhooks",
+    path = "deliveries",
+    tenant(tenant_id, optional),
+    unique(message_id, endpoint_id),
+    index(endpoint_id, next_retry_at),
+    index(endpoint_id, created_at),
+    ttl(expires_at),
+    version(required_on_write = false),
+    sort = desc(created_at),
+    routes(
+        auth = "userAuth",
+        guards(manage_webhooks),
+        list(paging = "page"),
+        create(disabled),
+        update(disabled),
+        delete(disabled),
+    )
+)]
+#[derive(Clone, Debug)]
+pub struct WebhookDelivery {
+    #[field(primary, default = uuid)]
+    pub id: String,
+    pub tenant_id: Option<String>,
+    #[field(filterable)]
+    pub endpoint_id: String,
+    pub message_id: String,
+    #[field(filterable)]
+    pub event: String,
+    pub event_id: String,
+    pub occurred_at: Timestamp,
+    #[field(filterable, default = DeliveryStatus::Pending)]
+    pub status: DeliveryStatus,
+    pub reason: Option<DeliveryReason>,
+    #[field(default = 0)]
+    pub attempts: i64,
+    pub max_attempts: i64,
+    /// The time of the next attempt; none while the delivery is held or ended.
+    pub next_retry_at: Option<Timestamp>,
+    pub last_attempt_at: Option<Timestamp>,
+    pub delivered_at: Option<Timestamp>,
+    /// The newest attempt, without the body of the response.
+    pub last_attempt: Option<Json>,
+    #[field(default = false)]
+    pub is_test: bool,
+    #[field(private)]
+    pub expires_at: Option<Timestamp>,
+    #[field(default = now)]
+    pub created_at: Timestamp,
+    #[field(default = now, on_update = now)]
+    pub updated_at: Timestamp,
+}
+
+/// Ends the deliveries of a deleted endpoint.
+#[operation(
+    kind = "batch",
+    action = "update",
+    filter = (endpoint_id == param(endpoint_id)
+        && (status == DeliveryStatus::Pending || status == DeliveryStatus::Failed)),
+    set(status = DeliveryStatus::Cancelled, reason = DeliveryReason::EndpointDeleted, next_retry_at = null),
+    route(disabled),
+)]
+pub(crate) const CANCEL: Operation<WebhookDelivery>;
+
+/// Holds the deliveries of an endpoint that was paused or disabled.
+#[operation(
+    kind = "batch",
+    action = "update",
+    filter = (endpoint_id == param(endpoint_id) && next_retry_at.is_some()),
+    set(next_retry_at = null, reason = DeliveryReason::EndpointDisabled),
+    route(disabled),
+)]
+pub(crate) const HOLD: Operation<WebhookDelivery>;
+
+/// Releases held deliveries of an endpoint that are not too old.
+#[operation(
+    kind = "batch",
+    action = "update",
+    filter = (endpoint_id == param(endpoint_id) && next_retry_at.is_none()
+        && reason == DeliveryReason::EndpointDisabled && occurred_at >= param(since)
+        && (status == DeliveryStatus::Pending || status == DeliveryStatus::Failed)),
+    set(next_retry_at = now(), reason = null),
+    route(disabled),
+)]
+pub(crate) const RELEASE: Operation<WebhookDelivery>;
+
+/// Why an attempt was made.
+#[derive(FieldEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Trigger {
+    /// By the schedule.
+    Schedule,
+    /// Somebody replayed the delivery.
+    Replay,
+    /// Somebody tested the endpoint.
+    Test,
+}
+
+/// Why an attempt failed.
+#[derive(FieldEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ErrorKind {
+    /// The name of the host cannot be resolved.
+    Dns,
+    /// The URL or an address of its host is forbidden.
+    BlockedAddress,
+    /// The host accepts no connection.
+    Connect,
+    /// The certificate is wrong, or the handshake failed.
+    Tls,
+    /// There was no complete answer in time.
+    Timeout,
+    /// The answer is not valid HTTP.
+    Protocol,
+    /// The answer is a redirect, which is not followed.
+    Redirect,
+    /// The status is not 2xx.
+    Status,
+    /// The lease ended during the attempt, so its result was not counted.
+    LeaseLost,
+}
+
+/// One request for a delivery.
+#[entity(
+    namespace = "webhooks",
+    path = "attempts",
+    tenant(tenant_id, optional),
+    index(delivery_id, number),
+    ttl(expires_at),
+    sort = desc(number),
+    routes(
+        auth = "userAuth",
+        guards(manage_webhooks),
+        list(paging = "page"),
+        get(disabled),
+        create(disabled),
+        update(disabled),
+        delete(disabled),
+    )
+)]
+#[derive(Clone, Debug)]
+pub struct WebhookAttempt {
+    #[field(primary, default = uuid)]
+    pub id: String,
+    pub tenant_id: Option<String>,
+    #[field(filterable)]
+    pub delivery_id: String,
+    pub number: i64,
+    pub started_at: Timestamp,
+    pub duration_ms: i64,
+    pub trigger: Trigger,
+    pub url: String,
+    /// The address of the connection; only with `show_addresses`.
+    pub address: Option<String>,
+    pub status_code: Option<i64>,
+    pub error_kind: Option<ErrorKind>,
+    pub error: Option<String>,
+    pub response_headers: Option<Json>,
+    /// The first 4,096 characters.
+    pub response_body: Option<String>,
+    #[field(private)]
+    pub expires_at: Option<Timestamp>,
+}
+
+/// Endpoints, messages, deliveries and attempts.
+pub(crate) static ENTITIES: Package = package!(
+    name = "linchpin-webhooks",
+    mount = "/webhooks",
+    entities = [
+        entity(WebhookEndpoint, [LEASE, RENEW, WAKE]),
+        entity(WebhookMessage),
+        entity(WebhookDelivery, [CANCEL, HOLD, RELEASE]),
+        entity(WebhookAttempt),
+    ],
+);
