@@ -14,6 +14,7 @@ pub mod openapi;
 pub mod operation;
 pub mod permission;
 pub mod resource;
+pub mod seal;
 pub mod search;
 mod startup;
 pub mod store;

@@ -6,6 +6,7 @@ mod capabilities;
 mod checks;
 mod command;
 mod config;
+mod data_keys;
 mod exchange;
 mod graph;
 mod listen;

@@ -15,15 +15,19 @@ use crate::http::{
     RouteCaller,
 };
 use crate::resource::{Adapters, BoxFuture};
+use crate::seal::{DataKeys, Key};
 use crate::{ContextValue, EntityEntry, Error, Result};
 
 use super::config::Environment;
+use super::data_keys;
 use super::registrar::Registrar;
 use super::secret::SigningSecret;
 
 /// The context of `setup_middleware`.
 pub struct MiddlewareCx {
     pub(super) secrets: Vec<SigningSecret>,
+    /// The keys of stored data: first the app's, then those of plugins.
+    pub(super) data_keys: Vec<(String, Key)>,
     pub(super) clock: Clock,
     pub(super) environment: Environment,
     pub(super) resolver: Option<Arc<dyn ActorResolver>>,
@@ -184,6 +188,24 @@ impl MiddlewareCx {
         &self.secrets
     }
 
+    /// Adds keys for stored data, newest first, after those of the app and of plugins that are set
+    /// up earlier: if there are others, these decrypt only. A key that is already there is skipped.
+    ///
+    /// ```
+    /// use linchpin::seal::Key;
+    /// # use linchpin::{MiddlewareCx, Result};
+    ///
+    /// fn setup(cx: &mut MiddlewareCx, key: Key) -> Result<()> {
+    ///     cx.add_data_keys([("vault-1".to_owned(), key)])
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    /// If another key has the same id.
+    pub fn add_data_keys(&mut self, keys: impl IntoIterator<Item = (String, Key)>) -> Result<()> {
+        data_keys::add(&mut self.data_keys, keys)
+    }
+
     /// The environment of the app; production is stricter.
     pub fn environment(&self) -> Environment {
         self.environment
@@ -207,6 +229,7 @@ impl std::fmt::Debug for MiddlewareCx {
 #[derive(Debug, Default)]
 pub struct RoutesCx {
     pub(super) adapters: Adapters,
+    pub(super) data_keys: Option<Arc<DataKeys>>,
     pub(super) router: axum::Router,
     pub(super) paths: Vec<String>,
     /// Path patterns of nested routers and of the framework's own routes.
@@ -220,6 +243,34 @@ impl RoutesCx {
     /// and every entity's adapter as extractors.
     pub fn adapters(&self) -> &Adapters {
         &self.adapters
+    }
+
+    /// The keys that encrypt stored secrets: those of the app, then those of plugins. `None` if the
+    /// app has none.
+    ///
+    /// ```
+    /// use linchpin::seal::Place;
+    /// # use linchpin::{Result, RoutesCx};
+    ///
+    /// fn setup(cx: &RoutesCx) -> Result<()> {
+    ///     if let Some(keys) = cx.data_keys() {
+    ///         let place = Place { entity: "endpoints", id: "e1", field: "secret" };
+    ///         let stored = keys.seal(place, b"hunter2")?;
+    /// #       drop(stored);
+    ///     }
+    ///     Ok(())
+    /// }
+    /// ```
+    pub fn data_keys(&self) -> Option<&Arc<DataKeys>> {
+        self.data_keys.as_ref()
+    }
+
+    /// The keys of [`RoutesCx::data_keys`], for a plugin that cannot work without them.
+    ///
+    /// # Errors
+    /// If the app has none; the message says how to set one.
+    pub fn require_data_keys(&self) -> Result<&Arc<DataKeys>> {
+        self.data_keys().ok_or_else(data_keys::missing)
     }
 
     /// Mounts a handler at a path in axum's form, such as `/auth/login`. Static segments take
@@ -274,6 +325,7 @@ impl RoutesCx {
 pub struct PostCx {
     pub(super) adapters: Adapters,
     pub(super) registrar: Registrar,
+    pub(super) data_keys: Option<Arc<DataKeys>>,
     pub(super) clock: Clock,
     pub(super) environment: Environment,
     pub(super) credentials: Option<Arc<dyn Credentials>>,
@@ -310,6 +362,19 @@ impl PostCx {
     /// The environment of the app; production is stricter.
     pub fn environment(&self) -> Environment {
         self.environment
+    }
+
+    /// The keys that encrypt stored secrets; see [`RoutesCx::data_keys`].
+    pub fn data_keys(&self) -> Option<&Arc<DataKeys>> {
+        self.data_keys.as_ref()
+    }
+
+    /// The keys of [`PostCx::data_keys`], for a plugin that cannot work without them.
+    ///
+    /// # Errors
+    /// If the app has none; the message says how to set one.
+    pub fn require_data_keys(&self) -> Result<&Arc<DataKeys>> {
+        self.data_keys().ok_or_else(data_keys::missing)
     }
 
     /// The check of credentials for connections that live longer than a request; `None` if no

@@ -19,6 +19,7 @@ use super::stores::Stores;
 use crate::audit::AuditLog;
 use crate::http::{self, Claims, ContextProviders, Endpoint, HttpState, Layers, idempotency};
 use crate::resource::{Adapters, CursorKey, Table};
+use crate::seal::DataKeys;
 use crate::store::Store;
 use crate::{Error, Package, Result};
 use linchpin_migrate::Mode;
@@ -172,6 +173,7 @@ impl App {
 
             let mut middleware = MiddlewareCx {
                 secrets: secrets.clone(),
+                data_keys: config.data_keys.clone(),
                 clock: Arc::clone(&clock),
                 environment: config.environment,
                 resolver: None,
@@ -192,6 +194,10 @@ impl App {
                     .await
                     .map_err(|e| failed(plugin, &e))?;
             }
+            let data_keys = std::mem::take(&mut middleware.data_keys);
+            if !data_keys.is_empty() {
+                routes.data_keys = Some(Arc::new(DataKeys::new(data_keys)?));
+            }
             for plugin in teardown.plugins() {
                 plugin
                     .setup_routes(&mut routes)
@@ -207,6 +213,7 @@ impl App {
             let mut post = PostCx {
                 adapters: adapters.clone(),
                 registrar: Registrar::default(),
+                data_keys: routes.data_keys.clone(),
                 clock: Arc::clone(&clock),
                 environment: config.environment,
                 credentials: middleware.credentials.clone(),

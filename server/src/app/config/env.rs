@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
 use super::database::count;
-use super::{Config, Durability, Environment};
+use super::{Config, Durability, Environment, data_keys};
 use crate::store::DatabaseUrl;
 use crate::suggest::nearest;
 use crate::{Problem, Result};
@@ -14,7 +14,8 @@ use linchpin_migrate::SchemaCheck;
 const ALL: &str = "LINCHPIN_";
 /// The variable of the signing secrets.
 pub(super) const SECRET: &str = "LINCHPIN_SIGNING_SECRET";
-
+/// The variable of the keys of stored data.
+const DATA_KEYS: &str = "LINCHPIN_DATA_KEYS";
 /// The variable of the database URL.
 const DATABASE: &str = "LINCHPIN_DATABASE_URL";
 
@@ -23,6 +24,7 @@ const VARIABLES: &[&str] = &[
     "LINCHPIN_HOST",
     "LINCHPIN_PORT",
     SECRET,
+    DATA_KEYS,
     DATABASE,
     "LINCHPIN_SQLITE_DURABILITY",
     "LINCHPIN_POSTGRES_READERS",
@@ -131,6 +133,10 @@ impl Config {
                 for secret in value.split(',') {
                     self.add_secret(name, secret);
                 }
+                None
+            }
+            DATA_KEYS => {
+                self.data_keys = data_keys::from_json(name, value, &mut self.problems);
                 None
             }
             DATABASE => {

@@ -12,9 +12,11 @@ mod tests;
 
 use self::database::COUNT;
 pub use self::database::Postgres;
+use super::data_keys;
 use super::secret::SigningSecret;
 use super::stores::Stores;
 use crate::http::Cors;
+use crate::seal::Key;
 use crate::store::memory::MemoryProvider;
 use crate::store::{DatabaseUrl, StoreProvider};
 use crate::{Code, Error, Problem, Result};
@@ -60,6 +62,7 @@ const DATABASE: &str = "stores.default";
 /// | `LINCHPIN_HOST` | IP address to listen on | loopback; every address in production |
 /// | `LINCHPIN_PORT` | port to listen on; 0 picks a free one | 3000 |
 /// | `LINCHPIN_SIGNING_SECRET` | `security.signing.secret`: one or more secrets of at least 32 bytes, newest first, separated by commas | in development a secret is created and stored next to the database; required in production |
+/// | `LINCHPIN_DATA_KEYS` | `security.dataKeys`: keys that encrypt stored secrets, newest first, as a JSON list such as `[{"kid":"2026-11","key":"<32 bytes in base64>"}]`; see [`seal`](crate::seal) | none |
 /// | `LINCHPIN_DATABASE_URL` | `sqlite:<file>`, `postgres://user:password@host:port/database` (feature `postgres`), `memory:`, or the URL of a store of another crate | `sqlite:linchpin.db` |
 /// | `LINCHPIN_SQLITE_DURABILITY` | `full`: a write is on disk before its response; `normal`: a power failure may lose the last writes | `full` |
 /// | `LINCHPIN_POSTGRES_READERS` | connections for reads that an index covers | 2 |
@@ -88,6 +91,8 @@ pub struct Config {
     pub(crate) host: IpAddr,
     pub(crate) port: u16,
     pub(crate) secrets: Vec<SigningSecret>,
+    /// The keys of stored data, newest first.
+    pub(crate) data_keys: Vec<(String, Key)>,
     pub(crate) database: DatabaseUrl,
     /// The name of the setting that `database` comes from.
     database_at: &'static str,
@@ -141,6 +146,7 @@ impl Config {
             host: IpAddr::V4(Ipv4Addr::LOCALHOST),
             port: 3000,
             secrets: Vec::new(),
+            data_keys: Vec::new(),
             database: DatabaseUrl::new("sqlite:linchpin.db"),
             database_at: DATABASE,
             durability: Durability::Full,
@@ -197,6 +203,31 @@ impl Config {
     #[must_use]
     pub fn signing_secret(mut self, secret: impl AsRef<str>) -> Self {
         self.add_secret(SECRET, secret.as_ref());
+        self
+    }
+
+    /// Sets `security.dataKeys`: the ids and keys that encrypt stored secrets, newest first. A key is
+    /// 32 random bytes in base64. The first key encrypts, all keys decrypt; see
+    /// [`seal`](crate::seal). Read them from the environment; never write them in code outside of
+    /// tests.
+    ///
+    /// ```
+    /// use linchpin::prelude::*;
+    ///
+    /// let config = Config::new().data_keys([
+    ///     ("2026-11", "ZZ1XvL9sq0vGQ2Vh0nS2sFv2pLr1cB5oKc1n7mW8y3E="),
+    ///     ("2025-04", "BwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwc="),
+    /// ]);
+    /// # drop(config);
+    /// ```
+    #[must_use]
+    pub fn data_keys<I: AsRef<str>, K: AsRef<str>>(
+        mut self,
+        keys: impl IntoIterator<Item = (I, K)>,
+    ) -> Self {
+        let keys: Vec<(I, K)> = keys.into_iter().collect();
+        let pairs = keys.iter().map(|(kid, key)| (kid.as_ref(), key.as_ref()));
+        self.data_keys = data_keys::checked(data_keys::SETTING, pairs, &mut self.problems);
         self
     }
 
