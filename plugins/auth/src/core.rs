@@ -5,6 +5,7 @@ use std::sync::Arc;
 use axum::http::HeaderMap;
 use axum::http::header::USER_AGENT;
 use linchpin::http::{Origin, PluginCall};
+use linchpin::seal::DataKeys;
 use linchpin::{Actor, ActorKind, Adapters, Cx, Result, Timestamp, axum};
 use parking_lot::Mutex;
 use serde_json::Value;
@@ -160,6 +161,7 @@ impl Core {
     pub(crate) fn new(
         checked: Checked,
         env: Env,
+        keys: &Arc<DataKeys>,
         adapters: Adapters,
         own_csrf: Vec<String>,
     ) -> Result<Self> {
@@ -247,7 +249,7 @@ impl Core {
                 env.clone(),
                 limits,
             ),
-            parts: Parts::new(&config, &ring, &env, &adapters)?,
+            parts: Parts::new(&config, keys, &env, &adapters)?,
             passkeys: Passkeys::new(&config, &adapters)?,
             ring,
             signing,

@@ -2,11 +2,14 @@
 //! to the challenge is stored.
 
 use linchpin::Result;
+use linchpin::seal::DataKeys;
 use zeroize::Zeroizing;
 
 use crate::env::SecureRng;
-use crate::keys::data::{DataKeys, Domain};
 use crate::secret::SecretText;
+
+/// The domain of the MACs.
+const DOMAIN: &str = "otp";
 
 /// Minimum and maximum number of digits.
 pub(crate) const DIGITS: std::ops::RangeInclusive<u8> = 6..=10;
@@ -35,17 +38,13 @@ pub(crate) fn generate(rng: &dyn SecureRng, digits: u8) -> Result<SecretText> {
 
 /// The stored form of a code.
 pub(crate) fn stored(keys: &DataKeys, challenge: &str, code: &str) -> String {
-    keys.mac(Domain::Otp, &[challenge.as_bytes(), code.as_bytes()])
+    keys.mac(DOMAIN, &[challenge.as_bytes(), code.as_bytes()])
 }
 
 /// Whether a typed code is the one that was sent for this challenge. Spaces are ignored.
 pub(crate) fn matches(keys: &DataKeys, challenge: &str, typed: &str, stored: &str) -> bool {
     let code = Zeroizing::new(typed.chars().filter(|c| *c != ' ').collect::<String>());
-    keys.verifies(
-        Domain::Otp,
-        &[challenge.as_bytes(), code.as_bytes()],
-        stored,
-    )
+    keys.verifies(DOMAIN, &[challenge.as_bytes(), code.as_bytes()], stored)
 }
 
 #[cfg(test)]

@@ -229,6 +229,7 @@ impl Plugin for Auth {
             *self.foreign.lock() = foreign(cx.allowed_origins(), allowed, cookies);
             // Pages of these origins change data, so they must be able to read the responses.
             cx.allow_origins(allowed.iter().cloned(), cookies)?;
+            cx.add_data_keys(checked.config.data_keys(&checked.ring))?;
             *self.checked.lock() = Some((checked, env));
             cx.set_credentials(Arc::new(Connections::new(Arc::clone(&self.core))))?;
             cx.set_actor_resolver(Arc::new(Resolver::new(Arc::clone(&self.core))))
@@ -243,7 +244,8 @@ impl Plugin for Auth {
                 .take()
                 .ok_or_else(|| Error::internal("the settings were not checked"))?;
             let own_csrf = routes::judging_themselves(&checked.config);
-            let core = Arc::new(Core::new(checked, env, cx.adapters().clone(), own_csrf)?);
+            let (keys, adapters) = (cx.require_data_keys()?, cx.adapters().clone());
+            let core = Arc::new(Core::new(checked, env, keys, adapters, own_csrf)?);
             cx.adapters().provide(AuthService::new(Arc::clone(&core)));
             if core.config.auth.pages.enabled == Some(true) {
                 let base = format!("{}{}", core.config.auth.mount, routes::pages::BASE);

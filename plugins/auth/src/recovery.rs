@@ -2,16 +2,18 @@
 //! to the user is stored.
 
 use linchpin::Result;
+use linchpin::seal::DataKeys;
 use zeroize::Zeroizing;
 
 use crate::env::SecureRng;
-use crate::keys::data::{DataKeys, Domain};
 use crate::secret::SecretText;
 
 /// 32 characters that are not mistaken for each other. The number is a power of two, so five random
 /// bits choose one without bias.
 const ALPHABET: &[u8; 32] = b"ABCDEFGHJKLMNPQRSTUVWXYZ23456789";
 const LENGTH: usize = 12;
+/// The domain of the MACs.
+const DOMAIN: &str = "recovery";
 
 /// A recovery code in normalised form.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,18 +55,12 @@ impl RecoveryCode {
 
     /// The stored form, with the newest key.
     pub(crate) fn stored(&self, keys: &DataKeys, user: &str) -> String {
-        keys.mac(
-            Domain::Recovery,
-            &[user.as_bytes(), self.0.expose().as_bytes()],
-        )
+        keys.mac(DOMAIN, &[user.as_bytes(), self.0.expose().as_bytes()])
     }
 
     /// The possible stored forms: one for each configured key.
     pub(crate) fn candidates(&self, keys: &DataKeys, user: &str) -> Vec<String> {
-        keys.macs(
-            Domain::Recovery,
-            &[user.as_bytes(), self.0.expose().as_bytes()],
-        )
+        keys.macs(DOMAIN, &[user.as_bytes(), self.0.expose().as_bytes()])
     }
 }
 

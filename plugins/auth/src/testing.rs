@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
+use linchpin::seal::DataKeys;
 use linchpin::{App, Config, Package, Running, Timestamp};
 
 use crate::env::{Clock, Env};
-use crate::keys::data::DataKeys;
 use crate::keys::derive::Ring;
 use crate::secret::Key;
 

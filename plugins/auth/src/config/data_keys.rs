@@ -1,7 +1,6 @@
 //! Keys that encrypt stored data: `security.dataKeys`.
 
-use base64::Engine as _;
-use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
+use linchpin::seal::DataKeys;
 
 use super::reader::Written;
 use super::{AuthConfig, Security};
@@ -19,13 +18,7 @@ pub struct DataKey {
 
 impl DataKey {
     fn bytes(&self) -> Option<Key> {
-        let text = self.key.expose().trim_end_matches('=');
-        let bytes = STANDARD_NO_PAD
-            .decode(text)
-            .or_else(|_| URL_SAFE_NO_PAD.decode(text))
-            .ok()
-            .map(zeroize::Zeroizing::new)?;
-        Some(Key::new(bytes.as_slice().try_into().ok()?))
+        Key::from_base64(self.key.expose())
     }
 }
 
@@ -51,13 +44,7 @@ pub(super) fn read(w: &mut Written, security: &mut Security) {
 /// Checks the keys.
 pub(super) fn check(keys: &[DataKey], mut wrong: impl FnMut(&str, &str)) {
     for (i, key) in keys.iter().enumerate() {
-        if key.kid.is_empty()
-            || key.kid.len() > 64
-            || !key
-                .kid
-                .bytes()
-                .all(|b| b.is_ascii_alphanumeric() || b"_-".contains(&b))
-        {
+        if !DataKeys::accepts_kid(&key.kid) {
             wrong(
                 "security.dataKeys",
                 "`kid` must be 1 to 64 letters, digits, dashes or underscores",
@@ -73,9 +60,9 @@ pub(super) fn check(keys: &[DataKey], mut wrong: impl FnMut(&str, &str)) {
 }
 
 impl AuthConfig {
-    /// The keys for stored data, newest first: the configured keys, then the keys derived from the
-    /// secrets. So data that was stored before keys were configured can be read until it is
-    /// encrypted again.
+    /// The plugin's keys for stored data, newest first: the configured keys, then the keys derived
+    /// from the secrets. So data that was stored before keys were configured can be read until it
+    /// is encrypted again. Keys of the app come before these.
     pub(crate) fn data_keys(&self, ring: &Ring) -> Vec<(String, Key)> {
         let own = self
             .security

@@ -23,7 +23,7 @@ use entity::{DeviceAdapter, DeviceCreate, DevicePatch};
 use crate::core::{later, millis};
 use crate::entities::User;
 use crate::env::Env;
-use crate::keys::derive::{Purpose, Ring, mac};
+use crate::keys::derive::{Purpose, Ring};
 use crate::secret::{SecretText, same};
 
 /// Seconds for which a device is recognised after its last use: 180 days.
@@ -262,10 +262,8 @@ impl Devices {
             .ok()
             .filter(|bytes| bytes.len() == SECRET + MAC)?;
         let (secret, made) = bytes.split_at(SECRET);
-        let expected = mac(
-            self.ring.key_of(kid, Purpose::Device)?,
-            &[secret, user.as_bytes()],
-        );
+        let key = self.ring.key_of(kid, Purpose::Device)?;
+        let expected = key.mac(&[secret, user.as_bytes()]);
         if same(&expected, made) {
             secret.try_into().ok()
         } else {

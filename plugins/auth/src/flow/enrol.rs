@@ -288,11 +288,7 @@ impl Core {
         now: Timestamp,
     ) -> Result<()> {
         let factors = &self.parts.factors;
-        let seal = |id: &str| {
-            self.parts
-                .keys
-                .seal(&*self.env.rng, factor_place(id), value)
-        };
+        let seal = |id: &str| self.parts.keys.seal(factor_place(id), value);
         match factors.of_way(cx, user.id.clone(), way).await? {
             Some(factor) => {
                 let patch = FactorPatch {

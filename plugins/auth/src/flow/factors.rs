@@ -5,6 +5,7 @@
 //! transaction that needs the proof. So a proof stays unused if a hook or a rule refuses the
 //! request, and of many concurrent requests with the same proof one succeeds.
 
+use linchpin::seal::Place;
 use linchpin::{Code, Cx, PageArgs, Result};
 use serde_json::json;
 
@@ -12,9 +13,8 @@ use super::passkeys::Used;
 use crate::core::{AuditEvent, Client, Core};
 use crate::entities::User;
 use crate::error::{INVALID_CODE, refuse};
-use crate::keys::data::Place;
 use crate::mail::MailKind;
-use crate::mfa::entity::{Factor, FactorPatch};
+use crate::mfa::entity::{Factor, FactorPatch, factor};
 use crate::mfa::{Challenge, Factors, Tried, Way, must_enrol};
 use crate::password::{Password, Verdict};
 use crate::recovery::RecoveryCode;
@@ -314,9 +314,5 @@ impl Core {
 
 /// The place of a factor's secret, which is part of its encryption.
 pub(crate) fn factor_place(id: &str) -> Place<'_> {
-    Place {
-        entity: "auth_factors",
-        id,
-        field: "sealed",
-    }
+    Place::of(factor::sealed, id)
 }

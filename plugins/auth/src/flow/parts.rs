@@ -4,14 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use linchpin::{Adapters, Cx, Error, Result, Timestamp};
+use linchpin::seal::DataKeys;
+use linchpin::{Adapters, Cx, Result, Timestamp};
 
 use crate::config::AuthConfig;
 use crate::core::Client;
 use crate::entities::{PasswordHistory, PasswordHistoryAdapter, User};
 use crate::env::Env;
-use crate::keys::data::DataKeys;
-use crate::keys::derive::Ring;
 use crate::mail::MailKind;
 use crate::mfa::entity::{Factor, FactorAdapter, RecoveryCode, RecoveryCodeAdapter};
 use crate::mfa::{Way, enrolled};
@@ -87,24 +86,20 @@ impl<'a> To<'a> {
 
 impl Parts {
     /// # Errors
-    /// If an adapter or a key is missing.
+    /// If an adapter is missing.
     pub(crate) fn new(
         config: &AuthConfig,
-        ring: &Arc<Ring>,
+        keys: &Arc<DataKeys>,
         env: &Env,
         adapters: &Adapters,
     ) -> Result<Self> {
-        let keys = Arc::new(
-            DataKeys::new(config.data_keys(ring))
-                .ok_or_else(|| Error::internal("there is no key for stored data"))?,
-        );
         Ok(Self {
-            tokens: OneTimes::new(adapters.get::<OneTime>()?, Arc::clone(&keys), env.clone()),
-            outbox: OutboxQueue::new(adapters.get::<Outbox>()?, Arc::clone(&keys), env.clone()),
+            tokens: OneTimes::new(adapters.get::<OneTime>()?, Arc::clone(keys), env.clone()),
+            outbox: OutboxQueue::new(adapters.get::<Outbox>()?, Arc::clone(keys), env.clone()),
             history: adapters.get::<PasswordHistory>()?,
             factors: adapters.get::<Factor>()?,
             codes: adapters.get::<RecoveryCode>()?,
-            keys,
+            keys: Arc::clone(keys),
             mails: config.auth.mailer.is_some(),
             protect: match (config.auth.resets(), config.auth.password.enabled) {
                 (true, _) => "reset your password now".to_owned(),

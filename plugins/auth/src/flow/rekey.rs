@@ -6,13 +6,13 @@ use std::collections::BTreeMap;
 use linchpin::entity::Comparand;
 use linchpin::filter::Filter;
 use linchpin::prelude::*;
+use linchpin::seal::Place;
 use linchpin::{Code, Cx};
 use serde_json::json;
 
 use super::factors::factor_place;
 use crate::core::{AuditEvent, Client, Core};
 use crate::entities::User;
-use crate::keys::data::Place;
 use crate::keys::uses::{DataKeyUse, DataKeyUseCreate};
 use crate::mail::MailKind;
 use crate::mfa::entity::{Factor, FactorPatch, RecoveryCode, factor, recovery_code};
@@ -298,7 +298,7 @@ impl Core {
             .keys
             .open(place, sealed)
             .map_err(Error::internal)?;
-        self.parts.keys.seal(&*self.env.rng, place, plain.expose())
+        self.parts.keys.seal(place, plain.expose())
     }
 }
 

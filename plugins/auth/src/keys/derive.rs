@@ -7,7 +7,6 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use hkdf::Hkdf;
-use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
 use crate::secret::{Key, same};
@@ -61,18 +60,6 @@ fn expand(secret: &[u8], info: &str) -> Key {
         .expand(info.as_bytes(), &mut bytes)
         .expect("32 bytes are fewer than the 8160 that HKDF-SHA256 can give");
     Key::new(bytes)
-}
-
-/// HMAC-SHA256 over parts. Each part follows its length, so `("ab", "c")` differs from `("a",
-/// "bc")`.
-pub(crate) fn mac(key: &Key, parts: &[&[u8]]) -> [u8; 32] {
-    let mut mac = <Hmac<Sha256> as KeyInit>::new_from_slice(key.expose())
-        .expect("HMAC takes a key of any length");
-    for part in parts {
-        mac.update(&(part.len() as u64).to_be_bytes());
-        mac.update(part);
-    }
-    mac.finalize().into_bytes().into()
 }
 
 /// The derived keys of one secret.
@@ -146,14 +133,14 @@ impl Ring {
 
     /// The MAC of parts with the newest secret.
     pub(crate) fn mac(&self, purpose: Purpose, parts: &[&[u8]]) -> [u8; 32] {
-        mac(self.key(purpose), parts)
+        self.key(purpose).mac(parts)
     }
 
     /// Whether a MAC is valid for any of the secrets.
     pub(crate) fn verifies(&self, purpose: Purpose, parts: &[&[u8]], presented: &[u8]) -> bool {
         // Checks all of them, so that the time does not depend on the secret.
         self.all().fold(false, |right, generation| {
-            right | same(&mac(generation.key(purpose), parts), presented)
+            right | same(&generation.key(purpose).mac(parts), presented)
         })
     }
 

@@ -12,16 +12,16 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use linchpin::seal::{DataKeys, Place};
 use linchpin::{Code, Cx, Error, PageArgs, Result, Timestamp};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use sha2::{Digest, Sha256};
 
 use crate::env::Env;
-use crate::keys::data::{DataKeys, Place};
 use crate::secret::SecretText;
 pub(crate) use entity::{OneTime, Purpose};
-use entity::{OneTimeAdapter, OneTimeCreate, OneTimePatch};
+use entity::{OneTimeAdapter, OneTimeCreate, OneTimePatch, one_time};
 
 /// Maximum length of a token that is looked up. Issued tokens have 43 characters.
 const LONGEST: usize = 64;
@@ -339,7 +339,7 @@ impl OneTimes {
 
     fn seal<T: Serialize>(&self, id: &str, payload: &T) -> Result<String> {
         let plain = zeroize::Zeroizing::new(serde_json::to_vec(payload).map_err(Error::internal)?);
-        self.keys.seal(&*self.env.rng, place(id), &plain)
+        self.keys.seal(place(id), &plain)
     }
 }
 
@@ -359,11 +359,7 @@ fn counted(done: Result<OneTime>) -> Result<Option<OneTime>> {
 
 /// The place of a token's encrypted payload.
 pub(crate) fn place(id: &str) -> Place<'_> {
-    Place {
-        entity: "auth_one_times",
-        id,
-        field: "sealed",
-    }
+    Place::of(one_time::sealed, id)
 }
 
 fn later(now: Timestamp, by: Duration) -> Timestamp {

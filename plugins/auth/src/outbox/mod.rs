@@ -13,13 +13,13 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use linchpin::entity::{Direction, ListQuery};
+use linchpin::seal::{DataKeys, Place};
 use linchpin::{BoxFuture, Code, Cx, Error, Field, Result, Timestamp};
 use serde::{Deserialize, Serialize};
 use tokio::sync::{Notify, watch};
 
 use crate::core::Client;
 use crate::env::Env;
-use crate::keys::data::{DataKeys, Place};
 use crate::mail::MailKind;
 use entity::{OutboxAdapter, OutboxCreate, OutboxPatch, outbox};
 
@@ -180,7 +180,7 @@ impl OutboxQueue {
             let _ = write!(id, "{byte:02x}");
         }
         let plain = zeroize::Zeroizing::new(serde_json::to_vec(task).map_err(Error::internal)?);
-        let sealed = self.keys.seal(&*self.env.rng, place(&id), &plain)?;
+        let sealed = self.keys.seal(place(&id), &plain)?;
         let now = self.env.clock.now();
         let expires_at = lifetime.map(|lifetime| later(now, lifetime));
         let record = OutboxCreate {
@@ -346,11 +346,7 @@ impl Worker {
 
 /// The place of a task's encrypted data.
 pub(crate) fn place(id: &str) -> Place<'_> {
-    Place {
-        entity: "auth_outbox",
-        id,
-        field: "sealed",
-    }
+    Place::of(outbox::sealed, id)
 }
 
 fn later(now: Timestamp, by: Duration) -> Timestamp {

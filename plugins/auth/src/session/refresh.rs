@@ -6,7 +6,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use linchpin::Timestamp;
 
 use crate::entities::Session;
-use crate::keys::derive::{Purpose, Ring, mac};
+use crate::keys::derive::{Purpose, Ring};
 use crate::secret::same;
 
 const VERSION: &str = "v1";
@@ -34,10 +34,8 @@ pub(crate) fn make(ring: &Ring, session: &Session, generation: i64) -> Option<St
 }
 
 fn of(ring: &Ring, kid: &str, handle: &[u8], generation: u32, seed: &str) -> Option<[u8; MAC]> {
-    Some(mac(
-        ring.key_of(kid, Purpose::Refresh)?,
-        &[handle, &generation.to_be_bytes(), seed.as_bytes()],
-    ))
+    let key = ring.key_of(kid, Purpose::Refresh)?;
+    Some(key.mac(&[handle, &generation.to_be_bytes(), seed.as_bytes()]))
 }
 
 /// A parsed token that is not verified yet.

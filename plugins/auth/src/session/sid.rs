@@ -6,7 +6,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use sha2::{Digest, Sha256};
 
 use crate::entities::Session;
-use crate::keys::derive::{Purpose, Ring, mac};
+use crate::keys::derive::{Purpose, Ring};
 use crate::secret::{Key, same};
 
 /// SHA-256 of a `sid`, as stored.
@@ -21,15 +21,12 @@ pub(crate) fn make(ring: &Ring, handle: &str, seed: &str, version: i64) -> Strin
 }
 
 fn derive(key: &Key, handle: &str, seed: &str, version: i64) -> String {
-    URL_SAFE_NO_PAD.encode(mac(
-        key,
-        &[
-            b"sid",
-            handle.as_bytes(),
-            &version.to_be_bytes(),
-            seed.as_bytes(),
-        ],
-    ))
+    URL_SAFE_NO_PAD.encode(key.mac(&[
+        b"sid",
+        handle.as_bytes(),
+        &version.to_be_bytes(),
+        seed.as_bytes(),
+    ]))
 }
 
 /// The current `sid` of a session; `None` if its secret is no longer configured, which voids all

@@ -62,7 +62,7 @@ const DATABASE: &str = "stores.default";
 /// | `LINCHPIN_HOST` | IP address to listen on | loopback; every address in production |
 /// | `LINCHPIN_PORT` | port to listen on; 0 picks a free one | 3000 |
 /// | `LINCHPIN_SIGNING_SECRET` | `security.signing.secret`: one or more secrets of at least 32 bytes, newest first, separated by commas | in development a secret is created and stored next to the database; required in production |
-/// | `LINCHPIN_DATA_KEYS` | `security.dataKeys`: keys that encrypt stored secrets, newest first, as a JSON list such as `[{"kid":"2026-11","key":"<32 bytes in base64>"}]`; see [`seal`](crate::seal) | none |
+/// | `LINCHPIN_DATA_KEYS` | `security.dataKeys`: keys that encrypt stored secrets, newest first, as a JSON list such as `[{"kid":"2026-11","key":"<32 bytes in base64>"}]` | none |
 /// | `LINCHPIN_DATABASE_URL` | `sqlite:<file>`, `postgres://user:password@host:port/database` (feature `postgres`), `memory:`, or the URL of a store of another crate | `sqlite:linchpin.db` |
 /// | `LINCHPIN_SQLITE_DURABILITY` | `full`: a write is on disk before its response; `normal`: a power failure may lose the last writes | `full` |
 /// | `LINCHPIN_POSTGRES_READERS` | connections for reads that an index covers | 2 |
