@@ -4,6 +4,7 @@
 //! It writes the [entries](Entry) of a commit as one row of its outbox, in the same transaction,
 //! and hands them over after the commit.
 
+mod change;
 mod payload;
 mod record;
 mod stored;
@@ -13,6 +14,7 @@ use std::borrow::Cow;
 use crate::entity::{EntityDesc, FieldSet};
 use crate::{Timestamp, Uuid};
 
+pub use change::Change;
 pub use payload::Payload;
 pub use record::{Audience, Name, Recording, RouteEvent};
 pub use stored::{Entry, OutboxRow, StoredText};

@@ -9,7 +9,7 @@ use syn::{Ident, Token, Type};
 
 use super::Policy;
 use crate::diagnostics::Diagnostics;
-use crate::entity::{EntityModel, ROUTES};
+use crate::entity::{EntityModel, Flag, ROUTES};
 use crate::names;
 use crate::options::{self, Opt};
 
@@ -91,14 +91,15 @@ impl Once {
         quote!(.once(&[#(#members),*]))
     }
 
-    /// Checks that no member is a member of the record, which later responses contain.
+    /// Checks that no member is a member of the record, which later responses contain. A field that
+    /// is only written may have the same name: responses never contain it.
     fn check(&self, taken: &[&str], model: &EntityModel, d: &mut Diagnostics) {
         for member in &self.members {
             let wire = member.wire();
             if model
                 .fields
                 .iter()
-                .any(|field| names::camel(&field.name) == wire)
+                .any(|field| !field.has(Flag::WriteOnly) && names::camel(&field.name) == wire)
             {
                 d.error(
                     &member.name,

@@ -50,31 +50,42 @@ pub enum DisabledReason {
 )]
 #[derive(Clone, Debug)]
 pub struct WebhookEndpoint {
+    /// The id.
     #[field(primary, default = uuid)]
     pub id: String,
+    /// The tenant of the endpoint; none for an endpoint of the app.
     pub tenant_id: Option<String>,
+    /// The kind of the owner.
     #[field(read_only, default = OwnerType::App)]
     pub owner_type: OwnerType,
+    /// The id of the owner; none for the app.
     #[field(read_only)]
     pub owner_id: Option<String>,
     /// The address: `https`, a public host.
     #[field(length = 1..=2048)]
     pub url: String,
+    /// A text for people.
     #[field(length = ..=256)]
     pub description: Option<String>,
     /// Names of events, or patterns: `tasks.*`, `*`.
     #[field(items = 1..=100, unique_items, each(length = 1..=128))]
     pub events: Vec<String>,
+    /// Whether the endpoint gets deliveries.
     #[field(filterable, default = EndpointStatus::Active)]
     pub status: EndpointStatus,
     /// The same as `status == active`; may be written in place of `status`.
     pub is_active: Option<bool>,
     /// The same as `is_active`.
     pub enabled: Option<bool>,
+    /// Why the system disabled the endpoint.
     #[field(read_only)]
     pub disabled_reason: Option<DisabledReason>,
+    /// When the system disabled the endpoint.
     #[field(read_only)]
     pub disabled_at: Option<Timestamp>,
+    /// A secret to use in place of a random one, when the endpoint is created. It is never stored here.
+    #[field(write_only)]
+    pub secret: Option<String>,
     /// The last four characters of the newest secret.
     #[field(read_only, default = "")]
     pub secret_hint: String,
@@ -99,12 +110,16 @@ pub struct WebhookEndpoint {
     /// Further headers of each request.
     #[field(write_only)]
     pub headers: Option<Json>,
+    /// The first failure after the last success.
     #[field(read_only)]
     pub failing_since: Option<Timestamp>,
+    /// The last success.
     #[field(read_only)]
     pub last_success_at: Option<Timestamp>,
+    /// The last failure.
     #[field(read_only)]
     pub last_failure_at: Option<Timestamp>,
+    /// The failures since the last success.
     #[field(read_only, default = 0)]
     pub consecutive_failures: i64,
     /// Attempts that failed in a row because of a forbidden address.
@@ -119,17 +134,21 @@ pub struct WebhookEndpoint {
     /// The attempts that the rate allows at `allowance_at`, in thousandths.
     #[field(private, default = 0)]
     pub allowance: i64,
+    /// The time of `allowance`.
     #[field(private)]
     pub allowance_at: Option<Timestamp>,
     /// The worker that sends to the endpoint, until `lease_until`.
     #[field(private)]
     pub lease_token: Option<String>,
+    /// The end of the lease.
     #[field(private)]
     pub lease_until: Option<Timestamp>,
+    /// When it was created.
     #[field(default = now)]
     pub created_at: Timestamp,
-    #[field(default = now, on_update = now)]
-    pub updated_at: Timestamp,
+    /// When a client or the system last changed its settings.
+    #[field(read_only)]
+    pub updated_at: Option<Timestamp>,
 }
 
 /// Leases endpoints with due deliveries, those that wait longest first.
@@ -154,6 +173,16 @@ pub(crate) const LEASE: Operation<WebhookEndpoint>;
     route(disabled),
 )]
 pub(crate) const RENEW: Operation<WebhookEndpoint>;
+
+/// Ends a lease, unless it was lost. The endpoint is not due any more.
+#[operation(
+    kind = "batch",
+    action = "update",
+    filter = (id == param(id) && lease_token == param(held_token)),
+    set(lease_token = None, lease_until = None, due_at = None),
+    route(disabled),
+)]
+pub(crate) const FREE: Operation<WebhookEndpoint>;
 
 /// Makes an endpoint due, unless it is due earlier already.
 #[operation(
@@ -246,34 +275,51 @@ pub enum DeliveryReason {
 )]
 #[derive(Clone, Debug)]
 pub struct WebhookDelivery {
+    /// The id.
     #[field(primary, default = uuid)]
     pub id: String,
+    /// The tenant of the endpoint.
     pub tenant_id: Option<String>,
+    /// The endpoint.
     #[field(filterable)]
     pub endpoint_id: String,
+    /// The message; receivers recognize repeated deliveries by it.
     pub message_id: String,
+    /// The name of the event.
     #[field(filterable)]
     pub event: String,
+    /// The id of the event.
     pub event_id: String,
+    /// The time of the event.
     pub occurred_at: Timestamp,
+    /// The state.
     #[field(filterable, default = DeliveryStatus::Pending)]
     pub status: DeliveryStatus,
+    /// Why it is dead, cancelled or held.
     pub reason: Option<DeliveryReason>,
+    /// The attempts so far.
     #[field(default = 0)]
     pub attempts: i64,
+    /// The attempts after which it is dead.
     pub max_attempts: i64,
     /// The time of the next attempt; none while the delivery is held or ended.
     pub next_retry_at: Option<Timestamp>,
+    /// The time of the last attempt.
     pub last_attempt_at: Option<Timestamp>,
+    /// When the endpoint took the message.
     pub delivered_at: Option<Timestamp>,
     /// The newest attempt, without the body of the response.
     pub last_attempt: Option<Json>,
+    /// Whether it was sent to test the endpoint.
     #[field(default = false)]
     pub is_test: bool,
+    /// When it is removed.
     #[field(private)]
     pub expires_at: Option<Timestamp>,
+    /// When it was created.
     #[field(default = now)]
     pub created_at: Timestamp,
+    /// When it was last changed.
     #[field(default = now, on_update = now)]
     pub updated_at: Timestamp,
 }
@@ -284,7 +330,7 @@ pub struct WebhookDelivery {
     action = "update",
     filter = (endpoint_id == param(endpoint_id)
         && (status == DeliveryStatus::Pending || status == DeliveryStatus::Failed)),
-    set(status = DeliveryStatus::Cancelled, reason = DeliveryReason::EndpointDeleted, next_retry_at = null),
+    set(status = DeliveryStatus::Cancelled, reason = DeliveryReason::EndpointDeleted, next_retry_at = None),
     route(disabled),
 )]
 pub(crate) const CANCEL: Operation<WebhookDelivery>;
@@ -294,7 +340,7 @@ pub(crate) const CANCEL: Operation<WebhookDelivery>;
     kind = "batch",
     action = "update",
     filter = (endpoint_id == param(endpoint_id) && next_retry_at.is_some()),
-    set(next_retry_at = null, reason = DeliveryReason::EndpointDisabled),
+    set(next_retry_at = None, reason = DeliveryReason::EndpointDisabled),
     route(disabled),
 )]
 pub(crate) const HOLD: Operation<WebhookDelivery>;
@@ -306,7 +352,7 @@ pub(crate) const HOLD: Operation<WebhookDelivery>;
     filter = (endpoint_id == param(endpoint_id) && next_retry_at.is_none()
         && reason == DeliveryReason::EndpointDisabled && occurred_at >= param(since)
         && (status == DeliveryStatus::Pending || status == DeliveryStatus::Failed)),
-    set(next_retry_at = now(), reason = null),
+    set(next_retry_at = now(), reason = None),
     route(disabled),
 )]
 pub(crate) const RELEASE: Operation<WebhookDelivery>;
@@ -365,24 +411,37 @@ pub enum ErrorKind {
 )]
 #[derive(Clone, Debug)]
 pub struct WebhookAttempt {
+    /// The id.
     #[field(primary, default = uuid)]
     pub id: String,
+    /// The tenant of the endpoint.
     pub tenant_id: Option<String>,
+    /// The delivery.
     #[field(filterable)]
     pub delivery_id: String,
+    /// The number of the attempt, from 1.
     pub number: i64,
+    /// When it began.
     pub started_at: Timestamp,
+    /// How long it took, in milliseconds.
     pub duration_ms: i64,
+    /// Why it was made.
     pub trigger: Trigger,
+    /// The address.
     pub url: String,
     /// The address of the connection; only with `show_addresses`.
     pub address: Option<String>,
+    /// The status of the answer.
     pub status_code: Option<i64>,
+    /// Why it failed.
     pub error_kind: Option<ErrorKind>,
+    /// A description of the failure.
     pub error: Option<String>,
+    /// The first headers of the answer.
     pub response_headers: Option<Json>,
     /// The first 4,096 characters.
     pub response_body: Option<String>,
+    /// When it is removed.
     #[field(private)]
     pub expires_at: Option<Timestamp>,
 }
@@ -392,7 +451,7 @@ pub(crate) static ENTITIES: Package = package!(
     name = "linchpin-webhooks",
     mount = "/webhooks",
     entities = [
-        entity(WebhookEndpoint, [LEASE, RENEW, WAKE]),
+        entity(WebhookEndpoint, [LEASE, RENEW, FREE, WAKE]),
         entity(WebhookMessage),
         entity(WebhookDelivery, [CANCEL, HOLD, RELEASE]),
         entity(WebhookAttempt),

@@ -409,7 +409,7 @@ pub fn differences<T>(
                     let (steps, last) = shrink::shortest(&mut pair, steps, first).await;
                     let json = serde_json::to_string_pretty(&steps).expect("JSON");
                     *outcome.lock().expect("no panic") = Err(format!(
-                        "{name}: {} steps\n{json}\n{}",
+                        "{name}: {} steps\n{}\n{json}",
                         steps.len(),
                         last.text
                     ));

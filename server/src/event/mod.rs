@@ -28,7 +28,7 @@ pub(crate) use relay::{Consumer, Health};
 pub use sink::{Batch, EventSink, Missed};
 
 pub use linchpin_core::event::{
-    ActorRef, EntityEvent, Entry, OutboxRow, Payload, RecordRef, StoredText, guard_fields,
+    ActorRef, Change, EntityEvent, Entry, OutboxRow, Payload, RecordRef, StoredText, guard_fields,
 };
 pub(crate) use linchpin_core::event::{Audience, Name, Recording, RouteEvent};
 

@@ -5,7 +5,6 @@
 
 #[doc(hidden)]
 pub mod asserts;
-mod change;
 mod declared;
 mod desc;
 #[doc(hidden)]
@@ -18,9 +17,9 @@ mod sse;
 mod tests;
 mod typed;
 
-pub use change::Change;
 pub use declared::{Declared, Facts};
 pub use desc::{ChannelDesc, Handle, History, Incoming, Mark, On, Payload, RoomScope, VariantDesc};
+pub use linchpin::event::Change;
 pub use name::{InvalidRoom, MAX_ROOM_BYTES, RoomName};
 pub use payload::PayloadReader;
 pub use room::{Publication, Publisher, Room, RoomKey, Rooms, room_name};

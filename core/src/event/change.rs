@@ -1,8 +1,10 @@
 //! Routes of an entity that change records.
 
-use linchpin::entity::EntityDesc;
-use linchpin_core::operation::OpSpec;
 use linchpin_vocabulary::kind::Changes;
+
+use crate::entity::EntityDesc;
+use crate::operation::OpSpec;
+use crate::policy::PolicyDesc;
 
 /// A route of an entity that changes records. Its committed calls are events.
 #[derive(Clone, Copy, Debug)]
@@ -46,7 +48,7 @@ impl Change {
 
     /// The names that its events have: the one of the route's `event` option, or the default.
     pub fn event_names(self, entity: &EntityDesc) -> Vec<String> {
-        let named = |policy: linchpin::http::PolicyDesc, default: Vec<String>| {
+        let named = |policy: PolicyDesc, default: Vec<String>| {
             let event = policy.or(entity.defaults).event;
             event
                 .and_then(|event| event.name)

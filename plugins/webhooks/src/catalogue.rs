@@ -1,0 +1,221 @@
+//! The events that endpoints can subscribe to.
+
+use linchpin::Entity;
+use linchpin::Operation;
+use linchpin::entity::EntityDesc;
+use linchpin::event::{Change, EntityEvent};
+
+/// The events of an app that customers may subscribe to. No other event leaves the app.
+///
+/// [`webhook_events!`](crate::webhook_events) writes it shorter.
+///
+/// ```
+/// use linchpin::prelude::*;
+/// use linchpin_webhooks::Catalogue;
+///
+/// #[entity]
+/// #[derive(Clone, Debug)]
+/// pub struct Order {
+///     #[field(primary, default = uuid)]
+///     pub id: String,
+///     #[field(default = false)]
+///     pub paid: bool,
+/// }
+///
+/// #[operation(kind = "field_update", set(paid), partial)]
+/// pub const PAY: Operation<Order>;
+///
+/// let catalogue = Catalogue::new().created::<Order>().operation(PAY);
+/// let names: Vec<&str> = catalogue.names().collect();
+/// assert_eq!(names, ["orders.created", "orders.pay"]);
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Catalogue {
+    events: Vec<Listed>,
+}
+
+/// The events of one route.
+#[derive(Clone, Debug)]
+struct Listed {
+    entity: &'static EntityDesc,
+    routes: Vec<&'static str>,
+    names: Vec<String>,
+    /// Whether no call of the route changes records.
+    only_reads: bool,
+    word: &'static str,
+}
+
+impl Catalogue {
+    /// A catalogue without events.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Offers the creation of records of `E`.
+    #[must_use]
+    pub fn created<E: Entity>(self) -> Self {
+        self.with(E::DESC, Change::Created)
+    }
+
+    /// Offers updates of records of `E`.
+    #[must_use]
+    pub fn updated<E: Entity>(self) -> Self {
+        self.with(E::DESC, Change::Updated)
+    }
+
+    /// Offers the deletion of records of `E`.
+    #[must_use]
+    pub fn deleted<E: Entity>(self) -> Self {
+        self.with(E::DESC, Change::Deleted)
+    }
+
+    /// Offers the events of an operation.
+    #[must_use]
+    pub fn operation<E: Entity>(self, operation: Operation<E>) -> Self {
+        self.with(E::DESC, Change::Operation(operation.spec()))
+    }
+
+    fn with(mut self, entity: &'static EntityDesc, change: Change) -> Self {
+        self.events.push(Listed {
+            entity,
+            routes: change.routes(),
+            names: change.event_names(entity),
+            only_reads: change.only_reads(),
+            word: change.word(),
+        });
+        self
+    }
+
+    /// The names of the events, in the order of their declaration.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        let names = self.events.iter().flat_map(|listed| &listed.names);
+        names.map(String::as_str)
+    }
+
+    /// The mistakes: operations that change nothing, and entities that no package of the app lists.
+    pub(crate) fn mistakes(&self, is_listed: impl Fn(&EntityDesc) -> bool) -> Vec<String> {
+        let mistake = |listed: &Listed| {
+            let (entity, word) = (listed.entity.name, listed.word);
+            if listed.only_reads {
+                return Some(format!(
+                    "`{word}` of `{entity}` changes no record, so it has no event: remove it"
+                ));
+            }
+            (!is_listed(listed.entity)).then(|| {
+                format!(
+                    "`{entity}` is in no package of this app: list it in one, or remove its events"
+                )
+            })
+        };
+        self.events.iter().filter_map(mistake).collect()
+    }
+
+    /// Whether the catalogue has events of an entity.
+    pub(crate) fn takes(&self, entity: &EntityDesc) -> bool {
+        let mut entities = self.events.iter().map(|listed| listed.entity);
+        entities.any(|known| known.storage_name == entity.storage_name)
+    }
+
+    /// Whether an event is offered.
+    pub(crate) fn offers(&self, event: &EntityEvent) -> bool {
+        self.events.iter().any(|listed| {
+            listed.entity.storage_name == event.entity && listed.routes.contains(&&*event.route)
+        })
+    }
+
+    /// Whether an entry of an endpoint's `events` matches an event of the catalogue, or one of the
+    /// built-in names.
+    pub(crate) fn has(&self, entry: &str) -> bool {
+        let built_in = BUILT_IN.iter().copied();
+        self.names()
+            .chain(built_in)
+            .any(|name| matches(entry, name))
+    }
+}
+
+/// Events that the package itself sends.
+pub(crate) const DISABLED: &str = "webhooks.endpoint.disabled";
+pub(crate) const DEAD: &str = "webhooks.delivery.dead";
+pub(crate) const TEST: &str = "webhook.test";
+const BUILT_IN: [&str; 3] = [TEST, DISABLED, DEAD];
+
+/// Whether an entry of an endpoint's `events` is a name, or a pattern of one: `*` alone, or as the
+/// last segment after a dot.
+pub(crate) fn matches(entry: &str, name: &str) -> bool {
+    match entry.strip_suffix('*') {
+        Some("") => true,
+        Some(prefix) if prefix.ends_with('.') && !prefix.contains('*') => {
+            name.len() > prefix.len() && name.starts_with(prefix)
+        }
+        Some(_) => false,
+        None => entry == name,
+    }
+}
+
+/// The entries of `events` that match an event, for many endpoints.
+pub(crate) fn wants(events: &[String], name: &str) -> bool {
+    events.iter().any(|entry| matches(entry, name))
+}
+
+/// Writes a [`Catalogue`]: entities with their events.
+///
+/// `created`, `updated` and `deleted` are the changes by the generated routes; every other word is
+/// the const of an operation.
+///
+/// ```
+/// use linchpin::prelude::*;
+/// use linchpin_webhooks::webhook_events;
+///
+/// #[entity]
+/// #[derive(Clone, Debug)]
+/// pub struct Order {
+///     #[field(primary, default = uuid)]
+///     pub id: String,
+///     #[field(default = false)]
+///     pub paid: bool,
+/// }
+///
+/// #[operation(kind = "field_update", set(paid), partial)]
+/// pub const PAY: Operation<Order>;
+///
+/// let catalogue = webhook_events! { Order: [created, PAY] };
+/// assert_eq!(catalogue.names().count(), 2);
+/// ```
+#[macro_export]
+macro_rules! webhook_events {
+    ($($entity:path: [$($event:ident),* $(,)?]),* $(,)?) => {{
+        let catalogue = $crate::Catalogue::new();
+        $($(let catalogue = $crate::webhook_events!(@one catalogue, $entity, $event);)*)*
+        catalogue
+    }};
+    (@one $catalogue:ident, $entity:path, created) => { $catalogue.created::<$entity>() };
+    (@one $catalogue:ident, $entity:path, updated) => { $catalogue.updated::<$entity>() };
+    (@one $catalogue:ident, $entity:path, deleted) => { $catalogue.deleted::<$entity>() };
+    (@one $catalogue:ident, $entity:path, $operation:ident) => {
+        $catalogue.operation::<$entity>($operation)
+    };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pattern_ends_with_a_whole_segment() {
+        for (entry, name, expected) in [
+            ("*", "tasks.created", true),
+            ("tasks.*", "tasks.created", true),
+            ("tasks.*", "tasks.items.created", true),
+            ("tasks.*", "tasks.", false),
+            ("tasks.*", "tasksx.created", false),
+            ("tasks*", "tasks.created", false),
+            ("ta*.created", "tasks.created", false),
+            ("*.*", "tasks.created", false),
+            ("tasks.created", "tasks.created", true),
+            ("tasks.created", "tasks.created2", false),
+            ("", "tasks.created", false),
+        ] {
+            assert_eq!(matches(entry, name), expected, "{entry} {name}");
+        }
+    }
+}

@@ -1,0 +1,218 @@
+//! The records that deliveries read and write.
+
+use linchpin::entity::{Direction, ListQuery};
+use linchpin::{Adapters, Code, Cx, Error, Field, Result, Timestamp};
+use serde_json::json;
+
+use super::attempt::Attempt;
+use super::outcome::Next;
+use crate::entity::{
+    DeliveryStatus, DisabledReason, EndpointStatus, Trigger, WebhookAttemptAdapter,
+    WebhookAttemptCreate, WebhookDelivery, WebhookDeliveryAdapter, WebhookDeliveryPatch,
+    WebhookEndpoint, WebhookEndpointAdapter, WebhookEndpointPatch, WebhookMessage,
+    WebhookMessageAdapter, webhook_attempt, webhook_delivery, webhook_message,
+};
+
+/// The adapters of the entities.
+#[derive(Clone, Debug)]
+pub(crate) struct Records {
+    pub(crate) endpoints: WebhookEndpointAdapter,
+    pub(crate) messages: WebhookMessageAdapter,
+    pub(crate) deliveries: WebhookDeliveryAdapter,
+    pub(crate) attempts: WebhookAttemptAdapter,
+}
+
+impl Records {
+    /// The adapters of an app with the plugin.
+    pub(crate) fn new(adapters: &Adapters) -> Result<Self> {
+        Ok(Self {
+            endpoints: adapters.get::<WebhookEndpoint>()?,
+            messages: adapters.get::<WebhookMessage>()?,
+            deliveries: adapters.get::<WebhookDelivery>()?,
+            attempts: adapters.get::<crate::entity::WebhookAttempt>()?,
+        })
+    }
+
+    /// Deliveries of an endpoint that are due, those that wait longest first.
+    pub(crate) async fn due(
+        &self,
+        cx: &Cx,
+        endpoint: &WebhookEndpoint,
+        now: Timestamp,
+        limit: usize,
+    ) -> Result<Vec<WebhookDelivery>> {
+        let open = ListQuery::new().limit(u32::try_from(limit).unwrap_or(u32::MAX));
+        let query = if endpoint.ordered {
+            open.filter(webhook_delivery::endpoint_id.eq(endpoint.id.clone()).and(
+                webhook_delivery::status.one_of([DeliveryStatus::Pending, DeliveryStatus::Failed]),
+            ))
+            .sort(webhook_delivery::occurred_at, Direction::Asc)
+            .sort(webhook_delivery::event_id, Direction::Asc)
+        } else {
+            open.filter(
+                webhook_delivery::endpoint_id
+                    .eq(endpoint.id.clone())
+                    .and(webhook_delivery::next_retry_at.lte(now)),
+            )
+            .sort(webhook_delivery::next_retry_at, Direction::Asc)
+        };
+        let due = self.deliveries.list(cx, query).await?.items.into_iter();
+        let is_due =
+            |delivery: &WebhookDelivery| delivery.next_retry_at.is_some_and(|at| at <= now);
+        // An ordered endpoint waits for its first delivery, due or not.
+        Ok(due.take_while(is_due).collect())
+    }
+
+    /// The messages of deliveries.
+    pub(crate) async fn messages(
+        &self,
+        cx: &Cx,
+        deliveries: &[WebhookDelivery],
+    ) -> Result<Vec<WebhookMessage>> {
+        let ids: Vec<String> = deliveries
+            .iter()
+            .map(|one| one.message_id.clone())
+            .collect();
+        let query = ListQuery::new()
+            .filter(webhook_message::id.one_of(ids))
+            .limit(u32::MAX);
+        Ok(self.messages.list(cx, query).await?.items)
+    }
+
+    /// The time at which a delivery of an endpoint is due.
+    pub(crate) async fn next_due(
+        &self,
+        cx: &Cx,
+        endpoint: &WebhookEndpoint,
+    ) -> Result<Option<Timestamp>> {
+        let of = webhook_delivery::endpoint_id.eq(endpoint.id.clone());
+        let query = if endpoint.ordered {
+            ListQuery::new()
+                .filter(
+                    of.and(
+                        webhook_delivery::status
+                            .one_of([DeliveryStatus::Pending, DeliveryStatus::Failed]),
+                    ),
+                )
+                .sort(webhook_delivery::occurred_at, Direction::Asc)
+                .sort(webhook_delivery::event_id, Direction::Asc)
+        } else {
+            ListQuery::new()
+                .filter(of.and(webhook_delivery::next_retry_at.ne(None)))
+                .sort(webhook_delivery::next_retry_at, Direction::Asc)
+        };
+        let first = self.deliveries.list(cx, query.limit(1)).await?.items.pop();
+        Ok(first.and_then(|first| first.next_retry_at))
+    }
+
+    /// Writes the result of an attempt to its delivery.
+    pub(crate) async fn settle(
+        &self,
+        cx: &Cx,
+        delivery: &WebhookDelivery,
+        attempt: &Attempt,
+        (number, next): (i64, Next),
+        now: Timestamp,
+    ) -> Result<()> {
+        let delivered = next.status == DeliveryStatus::Delivered;
+        let patch = WebhookDeliveryPatch {
+            status: Some(next.status),
+            reason: Some(next.reason),
+            attempts: Some(number),
+            next_retry_at: Some(next.retry_at),
+            last_attempt_at: Some(Some(attempt.started_at)),
+            delivered_at: Some(delivered.then_some(now)),
+            last_attempt: Some(Some(summary(attempt, number))),
+            ..WebhookDeliveryPatch::default()
+        };
+        let written =
+            self.deliveries
+                .update(cx, delivery.id.as_str(), patch, Some(delivery.version));
+        match written.await {
+            Ok(_) => Ok(()),
+            // It was cancelled or removed during the attempt, so its state stays.
+            Err(error) if is_gone(&error) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Adds an attempt to the history of a delivery.
+    pub(crate) async fn record(
+        &self,
+        cx: &Cx,
+        delivery: &WebhookDelivery,
+        attempt: &Attempt,
+        (number, trigger): (i64, Trigger),
+        expires_at: Timestamp,
+    ) -> Result<()> {
+        let record = WebhookAttemptCreate {
+            delivery_id: delivery.id.clone(),
+            number,
+            started_at: attempt.started_at,
+            duration_ms: i64::try_from(attempt.duration.as_millis()).unwrap_or(i64::MAX),
+            trigger,
+            url: attempt.url.clone(),
+            address: None,
+            status_code: attempt.status.map(i64::from),
+            error_kind: attempt.kind(),
+            error: attempt.error.as_ref().map(|(_, text)| text.clone()),
+            response_headers: (!attempt.headers.is_null()).then(|| attempt.headers.clone()),
+            response_body: attempt.body.clone(),
+            expires_at: Some(expires_at),
+        };
+        let cx = of_tenant(
+            cx,
+            webhook_attempt::tenant_id,
+            delivery.tenant_id.as_deref(),
+        );
+        self.attempts.create(&cx, record).await.map(drop)
+    }
+
+    /// Disables an endpoint, and holds its deliveries.
+    pub(crate) async fn disable(
+        &self,
+        cx: &Cx,
+        endpoint: &str,
+        reason: DisabledReason,
+        now: Timestamp,
+    ) -> Result<()> {
+        let patch = WebhookEndpointPatch {
+            status: Some(EndpointStatus::Disabled),
+            is_active: Some(Some(false)),
+            enabled: Some(Some(false)),
+            disabled_reason: Some(Some(reason)),
+            disabled_at: Some(Some(now)),
+            due_at: Some(None),
+            ..WebhookEndpointPatch::default()
+        };
+        self.endpoints.update(cx, endpoint, patch, None).await?;
+        self.deliveries.hold(cx, endpoint).await.map(drop)
+    }
+}
+
+/// The context in which records of a tenant are created.
+pub(crate) fn of_tenant<F>(cx: &Cx, field: F, tenant: Option<&str>) -> Cx
+where
+    F: Field<Ty = Option<String>>,
+{
+    match tenant {
+        Some(tenant) => cx.clone().within(field, tenant),
+        None => cx.clone(),
+    }
+}
+
+fn is_gone(error: &Error) -> bool {
+    matches!(error.code(), Code::PreconditionFailed | Code::NotFound)
+}
+
+/// The newest attempt as a delivery shows it.
+fn summary(attempt: &Attempt, number: i64) -> serde_json::Value {
+    json!({
+        "number": number,
+        "startedAt": attempt.started_at.to_string(),
+        "durationMs": u64::try_from(attempt.duration.as_millis()).unwrap_or(u64::MAX),
+        "statusCode": attempt.status,
+        "errorKind": attempt.kind().map(linchpin::FieldEnum::as_str),
+        "error": attempt.error.as_ref().map(|(_, text)| text),
+    })
+}

@@ -1,0 +1,155 @@
+//! What follows from an attempt, for its delivery and its endpoint.
+
+use std::time::Duration;
+
+use linchpin::Timestamp;
+
+use super::attempt::Attempt;
+use crate::entity::{
+    DeliveryReason, DeliveryStatus, DisabledReason, EndpointStatus, ErrorKind, WebhookDelivery,
+    WebhookEndpoint,
+};
+use crate::plugin::WebhooksConfig;
+
+/// The failed attempts, and the time since the first of them, before an endpoint is disabled.
+const FAILURES: i64 = 10;
+/// Attempts in a row to a forbidden address before an endpoint is disabled.
+const BLOCKED: i64 = 3;
+
+/// The next state of a delivery.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Next {
+    pub(crate) status: DeliveryStatus,
+    pub(crate) reason: Option<DeliveryReason>,
+    pub(crate) retry_at: Option<Timestamp>,
+}
+
+/// The next state of a delivery after an attempt, which is number `number`.
+pub(crate) fn next(
+    config: &WebhooksConfig,
+    delivery: &WebhookDelivery,
+    attempt: &Attempt,
+    number: i64,
+    now: Timestamp,
+) -> Next {
+    let ended = |status, reason| Next {
+        status,
+        reason,
+        retry_at: None,
+    };
+    if attempt.is_success() {
+        return ended(DeliveryStatus::Delivered, None);
+    }
+    let dead = |reason| ended(DeliveryStatus::Dead, Some(reason));
+    if attempt.status == Some(410) {
+        return dead(DeliveryReason::Gone);
+    }
+    if attempt.aborts {
+        return dead(DeliveryReason::Aborted);
+    }
+    if attempt.kind() == Some(ErrorKind::BlockedAddress) {
+        return dead(DeliveryReason::BlockedAddress);
+    }
+    if delivery.is_test || number >= delivery.max_attempts {
+        return dead(DeliveryReason::Exhausted);
+    }
+    let Some(pause) = pause_before(&config.schedule, number, &delivery.id) else {
+        return dead(DeliveryReason::Exhausted);
+    };
+    let pause = pause.max(attempt.hold.unwrap_or_default());
+    Next {
+        status: DeliveryStatus::Failed,
+        reason: None,
+        retry_at: Some(later(now, pause)),
+    }
+}
+
+/// The pause after attempt `number`, up to a fifth longer. The part that is added depends on the
+/// delivery and the number, so that deliveries which failed together are not tried together.
+pub(crate) fn pause_before(schedule: &[Duration], number: i64, delivery: &str) -> Option<Duration> {
+    let at = usize::try_from(number - 1).ok()?;
+    let pause = *schedule.get(at)?;
+    let hash = delivery
+        .bytes()
+        .chain(number.to_le_bytes())
+        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+        });
+    let part = (hash >> 40) as f64 / (1_u64 << 24) as f64;
+    Some(pause.mul_f64(1.0 + 0.2 * part))
+}
+
+/// Changes the facts of an endpoint after a scheduled attempt; returns why it must be disabled, if it
+/// must.
+pub(crate) fn note(
+    config: &WebhooksConfig,
+    endpoint: &mut WebhookEndpoint,
+    attempt: &Attempt,
+    now: Timestamp,
+) -> Option<DisabledReason> {
+    if let Some(hold) = attempt.hold {
+        let until = later(now, hold);
+        endpoint.held_until = Some(endpoint.held_until.map_or(until, |known| known.max(until)));
+    }
+    if attempt.is_success() {
+        endpoint.last_success_at = Some(now);
+        endpoint.failing_since = None;
+        endpoint.consecutive_failures = 0;
+        endpoint.blocked_in_a_row = 0;
+        return None;
+    }
+    endpoint.last_failure_at = Some(now);
+    endpoint.consecutive_failures = endpoint.consecutive_failures.saturating_add(1);
+    let since = *endpoint.failing_since.get_or_insert(now);
+    if attempt.kind() == Some(ErrorKind::BlockedAddress) {
+        endpoint.blocked_in_a_row += 1;
+    } else {
+        endpoint.blocked_in_a_row = 0;
+    }
+    if endpoint.status != EndpointStatus::Active {
+        return None;
+    }
+    if attempt.status == Some(410) {
+        return Some(DisabledReason::Gone);
+    }
+    if endpoint.blocked_in_a_row >= BLOCKED {
+        return Some(DisabledReason::BlockedAddress);
+    }
+    let failing = now.millis().saturating_sub(since.millis());
+    let long = failing >= millis(config.disable_after);
+    (long && endpoint.consecutive_failures >= FAILURES).then_some(DisabledReason::Failing)
+}
+
+fn millis(time: Duration) -> i64 {
+    i64::try_from(time.as_millis()).unwrap_or(i64::MAX)
+}
+
+/// A later instant.
+pub(crate) fn later(at: Timestamp, by: Duration) -> Timestamp {
+    Timestamp::from_millis(at.millis().saturating_add(millis(by)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_are_those_of_the_schedule_and_at_most_a_fifth_longer() {
+        let schedule = WebhooksConfig::default().schedule;
+        let mut parts = Vec::new();
+        for delivery in 0..200 {
+            for (at, pause) in schedule.iter().enumerate() {
+                let number = i64::try_from(at).unwrap() + 1;
+                let found = pause_before(&schedule, number, &delivery.to_string()).unwrap();
+                assert!(
+                    found >= *pause && found <= pause.mul_f64(1.2),
+                    "{pause:?} {found:?}"
+                );
+                parts.push(found.as_secs_f64() / pause.as_secs_f64());
+            }
+        }
+        let mean = parts.iter().sum::<f64>() / parts.len() as f64;
+        assert!((1.08..1.12).contains(&mean), "{mean}");
+        assert_eq!(pause_before(&schedule, 8, "x"), None);
+    }
+}

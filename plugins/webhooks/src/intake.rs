@@ -1,0 +1,183 @@
+//! The consumer of events that writes messages and their deliveries.
+
+use std::collections::{BTreeSet, HashSet};
+use std::sync::Arc;
+
+use linchpin::entity::{EntityDesc, ListQuery};
+use linchpin::event::Batch;
+use linchpin::{BoxFuture, Cx, EntityEvent, EventSink, Field, Result};
+
+use crate::catalogue::{Catalogue, wants};
+use crate::delivery::{Records, Workers, later, of_tenant};
+use crate::entity::{
+    DeliveryReason, EndpointStatus, WebhookDeliveryCreate, WebhookEndpoint, WebhookMessageCreate,
+    webhook_delivery, webhook_endpoint, webhook_message,
+};
+use crate::message;
+
+/// The name of the consumer.
+pub(crate) const CONSUMER: &str = "webhooks";
+
+/// Writes a message and its deliveries for each event that an endpoint wants.
+pub(crate) struct Intake {
+    pub(crate) catalogue: Arc<Catalogue>,
+    pub(crate) workers: Arc<Workers>,
+}
+
+impl EventSink for Intake {
+    fn publish<'a>(&'a self, batch: &'a Batch) -> BoxFuture<'a, Result<()>> {
+        Box::pin(async move {
+            let offered: Vec<&EntityEvent> = batch
+                .iter()
+                .map(|event| &**event)
+                .filter(|event| self.catalogue.offers(event))
+                .collect();
+            if offered.is_empty() {
+                return Ok(());
+            }
+            let cx = Cx::system("webhooks of committed events");
+            cx.transaction(async |cx| self.take(cx, &offered).await)
+                .await
+        })
+    }
+
+    fn takes(&self, entity: &'static EntityDesc) -> bool {
+        self.catalogue.takes(entity)
+    }
+
+    fn stops_at_failure(&self) -> bool {
+        true
+    }
+}
+
+impl Intake {
+    /// Writes what the endpoints want of these events.
+    async fn take(&self, cx: &Cx, events: &[&EntityEvent]) -> Result<()> {
+        let endpoints = self.endpoints(cx, events).await?;
+        let records = &self.workers.records;
+        let wanted: Vec<(&EntityEvent, Vec<&WebhookEndpoint>)> = events
+            .iter()
+            .map(|event| {
+                let wants = |endpoint: &&WebhookEndpoint| self.is_for(event, endpoint);
+                (*event, endpoints.iter().filter(wants).collect())
+            })
+            .filter(|(_, endpoints): &(_, Vec<_>)| !endpoints.is_empty())
+            .collect();
+        if wanted.is_empty() {
+            return Ok(());
+        }
+        let known = self.known(cx, &wanted).await?;
+        let mut due = BTreeSet::new();
+        for (event, endpoints) in wanted {
+            let id = message::id_of(event);
+            // The event came a second time: its deliveries were written with the message.
+            if known.contains(&id) {
+                continue;
+            }
+            self.write(cx, &id, event, &endpoints).await?;
+            let active = endpoints
+                .iter()
+                .filter(|endpoint| endpoint.status == EndpointStatus::Active);
+            due.extend(active.map(|endpoint| endpoint.id.clone()));
+        }
+        if !due.is_empty() {
+            records
+                .endpoints
+                .wake(cx, due.into_iter().collect::<Vec<String>>(), cx.now())
+                .await?;
+            let workers = Arc::clone(&self.workers);
+            cx.after_commit(move || workers.wake.notify_one());
+        }
+        Ok(())
+    }
+
+    /// The endpoints that may want one of these events.
+    async fn endpoints(&self, cx: &Cx, events: &[&EntityEvent]) -> Result<Vec<WebhookEndpoint>> {
+        let tenants: BTreeSet<&String> = events
+            .iter()
+            .filter_map(|event| event.tenant_id.as_ref())
+            .collect();
+        let of_tenant = webhook_endpoint::tenant_id.one_of(tenants.into_iter().cloned());
+        let concerned = webhook_endpoint::tenant_id.eq(None).or(of_tenant);
+        let enabled =
+            webhook_endpoint::status.one_of([EndpointStatus::Active, EndpointStatus::Paused]);
+        let query = ListQuery::new()
+            .filter(enabled.and(concerned))
+            .limit(u32::MAX);
+        Ok(self.workers.records.endpoints.list(cx, query).await?.items)
+    }
+
+    /// Whether an endpoint gets an event: an entry of its `events` matches, and the tenant is its own.
+    fn is_for(&self, event: &EntityEvent, endpoint: &WebhookEndpoint) -> bool {
+        let same = endpoint.tenant_id == event.tenant_id;
+        let sees_all = endpoint.tenant_id.is_none() && self.workers.config.app_sees_tenants;
+        (same || sees_all) && wants(&endpoint.events, &event.name)
+    }
+
+    /// The messages that exist already.
+    async fn known(
+        &self,
+        cx: &Cx,
+        wanted: &[(&EntityEvent, Vec<&WebhookEndpoint>)],
+    ) -> Result<HashSet<String>> {
+        let ids = wanted.iter().map(|(event, _)| message::id_of(event));
+        let query = ListQuery::new()
+            .filter(webhook_message::id.one_of(ids.collect::<Vec<_>>()))
+            .limit(u32::MAX);
+        let known = self.workers.records.messages.list(cx, query).await?;
+        Ok(known.items.into_iter().map(|message| message.id).collect())
+    }
+
+    async fn write(
+        &self,
+        cx: &Cx,
+        id: &str,
+        event: &EntityEvent,
+        endpoints: &[&WebhookEndpoint],
+    ) -> Result<()> {
+        let Records {
+            messages,
+            deliveries,
+            ..
+        } = &self.workers.records;
+        let config = &self.workers.config;
+        let body = message::body(event);
+        let expires_at = Some(later(cx.now(), config.retention));
+        let record = WebhookMessageCreate {
+            id: id.to_owned(),
+            event: event.name.clone(),
+            event_id: event.id.to_string(),
+            occurred_at: event.at,
+            body: body.text,
+            truncated: Some(body.truncated),
+            version: None,
+            expires_at,
+        };
+        let of_event = of_tenant(cx, webhook_message::tenant_id, event.tenant_id.as_deref());
+        messages.create(&of_event, record).await?;
+        for endpoint in endpoints {
+            let active = endpoint.status == EndpointStatus::Active;
+            let record = WebhookDeliveryCreate {
+                endpoint_id: endpoint.id.clone(),
+                message_id: id.to_owned(),
+                event: event.name.clone(),
+                event_id: event.id.to_string(),
+                occurred_at: event.at,
+                status: None,
+                reason: (!active).then_some(DeliveryReason::EndpointDisabled),
+                attempts: None,
+                max_attempts: config.max_attempts(),
+                next_retry_at: active.then(|| cx.now()),
+                last_attempt_at: None,
+                delivered_at: None,
+                last_attempt: None,
+                is_test: None,
+                expires_at,
+            };
+            let tenant = endpoint.tenant_id.as_deref();
+            let of_endpoint = of_tenant(cx, webhook_delivery::tenant_id, tenant);
+            deliveries.create(&of_endpoint, record).await?;
+        }
+        Ok(())
+    }
+}

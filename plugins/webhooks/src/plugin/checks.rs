@@ -1,0 +1,148 @@
+//! Checks of an endpoint when it is written.
+
+use linchpin::{Problem, Result};
+use linchpin_safe_client::{Failure, SafeClient};
+use serde_json::Value as Json;
+
+use crate::catalogue::Catalogue;
+
+/// The most headers of an endpoint, and the most characters of a name and a value.
+const MOST_HEADERS: usize = 10;
+const MOST_NAME: usize = 64;
+const MOST_VALUE: usize = 1_024;
+
+/// Headers that the sender or the connection sets.
+const RESERVED: [&str; 14] = [
+    "host",
+    "user-agent",
+    "connection",
+    "keep-alive",
+    "proxy-authenticate",
+    "proxy-authorization",
+    "proxy-connection",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+    "expect",
+    "accept-encoding",
+    "http2-settings",
+];
+
+/// Checks the address: its form, its host, and every address to which the name leads.
+pub(super) async fn url(client: &SafeClient, url: &str) -> Option<Problem> {
+    let text = match client.check(url).await {
+        Ok(()) => return None,
+        Err(Failure::Refused(refusal)) => refusal.to_string(),
+        Err(_) => "names a host that cannot be resolved".to_owned(),
+    };
+    Some(Problem::new("url", "check", text))
+}
+
+/// Checks the entries of `events`: each must match an event of the catalogue.
+pub(super) fn events(catalogue: &Catalogue, events: &[String]) -> Vec<Problem> {
+    let unknown = events
+        .iter()
+        .enumerate()
+        .filter(|(_, entry)| !catalogue.has(entry));
+    unknown
+        .map(|(at, _)| {
+            Problem::new(
+                format!("events.{at}"),
+                "enum",
+                "matches no event of this app",
+            )
+        })
+        .collect()
+}
+
+/// Checks further headers.
+pub(super) fn headers(headers: &Json) -> Vec<Problem> {
+    let Some(members) = headers.as_object() else {
+        return vec![Problem::new(
+            "headers",
+            "type",
+            "must be an object of names and values",
+        )];
+    };
+    if members.len() > MOST_HEADERS {
+        return vec![Problem::new(
+            "headers",
+            "max_items",
+            "has at most 10 headers",
+        )];
+    }
+    let mistake = |(name, value): (&String, &Json)| {
+        let wrong = |code, text| Some(Problem::new(format!("headers.{name}"), code, text));
+        let legal = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
+        if name.is_empty() || name.len() > MOST_NAME || !name.bytes().all(legal) {
+            return wrong("format", "must be 1 to 64 letters, digits and dashes");
+        }
+        let lower = name.to_ascii_lowercase();
+        let of_ours = ["content-", "webhook-", "x-webhook-"];
+        if RESERVED.contains(&&*lower) || of_ours.iter().any(|prefix| lower.starts_with(prefix)) {
+            return wrong("not_allowed", "is a header that the sender sets");
+        }
+        let visible = |byte: u8| (0x20..0x7f).contains(&byte);
+        match value.as_str() {
+            None => wrong("type", "must be a string"),
+            Some(text) if text.len() > MOST_VALUE || !text.bytes().all(visible) => {
+                wrong("format", "must be at most 1024 visible ASCII characters")
+            }
+            Some(_) => None,
+        }
+    };
+    members.iter().filter_map(mistake).collect()
+}
+
+/// An error with these problems, if there are any.
+pub(super) fn refuse(problems: Vec<Problem>) -> Result<()> {
+    if problems.is_empty() {
+        Ok(())
+    } else {
+        Err(linchpin::Error::validation(problems))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn headers_that_break_a_request_are_refused() {
+        let wrong = [
+            json!([]),
+            json!("x"),
+            json!({ "": "x" }),
+            json!({ "a b": "x" }),
+            json!({ "a\r\nb": "x" }),
+            json!({ "ä": "x" }),
+            json!({ "a": "x\r\ny: z" }),
+            json!({ "a": "x\ny" }),
+            json!({ "a": "\u{0}" }),
+            json!({ "a": "ü" }),
+            json!({ "a": "\u{7f}" }),
+            json!({ "a": 1 }),
+            json!({ "a": null }),
+            json!({ "Host": "x" }),
+            json!({ "content-TYPE": "x" }),
+            json!({ "Webhook-Id": "x" }),
+            json!({ "x-Webhook-Event": "x" }),
+            json!({ "Transfer-Encoding": "x" }),
+            json!({ "user-agent": "x" }),
+            json!({ "a".repeat(65): "x" }),
+            json!({ "a": "x".repeat(1_025) }),
+            (0..11)
+                .map(|n| (format!("h{n}"), json!("x")))
+                .collect::<serde_json::Map<_, _>>()
+                .into(),
+        ];
+        for headers in wrong {
+            assert!(!super::headers(&headers).is_empty(), "{headers}");
+        }
+        let right = json!({ "Authorization": "Bearer x y", "x-tenant": "~" });
+        assert!(headers(&right).is_empty());
+    }
+}

@@ -1,0 +1,277 @@
+//! The plugin: it reads the settings, registers the consumer of events and starts the worker.
+
+mod checks;
+mod config;
+mod env;
+mod overrides;
+mod routes;
+
+use std::fmt;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use linchpin::http::{NamedCheck, PluginRoute};
+use linchpin::{
+    BoxFuture, Environment, Error, Package, Plugin, PostCx, Problem, Result, RouteOverride,
+};
+use linchpin_safe_client::{Resolve, SafeClient, Settings};
+use parking_lot::Mutex;
+use tokio::sync::{Notify, Semaphore};
+
+pub use self::config::WebhooksConfig;
+use crate::catalogue::Catalogue;
+use crate::delivery::{Records, Sender, Worker, Workers};
+use crate::entity::ENTITIES;
+use crate::intake::{CONSUMER, Intake};
+
+/// The name of the plugin.
+pub(crate) const PLUGIN: &str = "webhooks";
+/// The guard of the routes that manage endpoints.
+pub(crate) const MANAGE: &str = "manage_webhooks";
+
+/// The plugin's parts, from the set-up on.
+#[derive(Clone, Default)]
+pub(crate) struct Place(Arc<OnceLock<Parts>>);
+
+/// The parts that routes use.
+pub(crate) struct Parts {
+    pub(crate) workers: Arc<Workers>,
+    pub(crate) catalogue: Arc<Catalogue>,
+}
+
+impl Place {
+    pub(crate) fn parts(&self) -> Result<&Parts> {
+        self.0
+            .get()
+            .ok_or_else(|| Error::unavailable("webhooks are not set up"))
+    }
+}
+
+/// Webhooks: committed events go, signed, to the addresses of customers.
+///
+/// Customers manage their endpoints under `/webhooks/endpoints`; the secret of an endpoint is
+/// answered once, when it is created or rotated. An event is delivered at least once to each active
+/// endpoint that wants it. The signature follows the Standard Webhooks specification.
+///
+/// Secrets are encrypted with the data keys of the app; without one the app does not start.
+///
+/// ```no_run
+/// use linchpin::prelude::*;
+/// use linchpin_webhooks::{Webhooks, webhook_events};
+///
+/// #[entity]
+/// #[derive(Clone, Debug)]
+/// pub struct Order {
+///     #[field(primary, default = uuid)]
+///     pub id: String,
+///     pub total: i64,
+/// }
+///
+/// static ORDERS: Package = package!(name = "orders", entities = [entity(Order)]);
+///
+/// # async fn start() -> linchpin::Result<()> {
+/// App::new(Config::from_env()?)
+///     .plugin(JwtAuth::new())
+///     .plugin(Webhooks::new(webhook_events! { Order: [created, updated] }))
+///     .package(&ORDERS)
+///     .run()
+///     .await
+/// # }
+/// ```
+///
+/// # Settings
+///
+/// | Setting | Variable | Default |
+/// |---|---|---|
+/// | `management_role`: the role that manages endpoints | `LINCHPIN_WEBHOOKS_MANAGEMENT_ROLE` | `admin` |
+/// | `allow_http`: endpoints may have the scheme `http` | `LINCHPIN_WEBHOOKS_ALLOW_HTTP` | `false` |
+/// | `allow_cidrs`: private networks that are allowed | `LINCHPIN_WEBHOOKS_ALLOW_CIDRS` | none |
+/// | `allow_private`: allow them in production too | `LINCHPIN_WEBHOOKS_ALLOW_PRIVATE` | `false` |
+/// | `show_addresses`: attempts show the peer's address | `LINCHPIN_WEBHOOKS_SHOW_ADDRESSES` | `false` |
+/// | `app_sees_tenants`: endpoints without a tenant get all events | `LINCHPIN_WEBHOOKS_APP_SEES_TENANTS` | `false` |
+/// | `compat_headers`: send the headers `x-webhook-*` | `LINCHPIN_WEBHOOKS_COMPAT_HEADERS` | `true` |
+/// | `schedule`: seconds between attempts | `LINCHPIN_WEBHOOKS_SCHEDULE` | 5 s to 10 h, 8 attempts |
+/// | `disable_after`: seconds of failure until an endpoint is disabled | `LINCHPIN_WEBHOOKS_DISABLE_AFTER` | 5 days |
+/// | `workers`: attempts at the same time | `LINCHPIN_WEBHOOKS_WORKERS` | 32 |
+/// | `retention`: seconds for which deliveries are kept | `LINCHPIN_WEBHOOKS_RETENTION` | 90 days |
+///
+/// Only a plugin with [`WebhooksConfig::from_env`] reads the variables.
+pub struct Webhooks {
+    catalogue: Arc<Catalogue>,
+    config: WebhooksConfig,
+    resolver: Option<Arc<dyn Resolve>>,
+    place: Place,
+    worker: Mutex<Option<Worker>>,
+}
+
+impl fmt::Debug for Webhooks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Webhooks")
+            .field("catalogue", &self.catalogue)
+            .field("config", &self.config)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Webhooks {
+    /// The plugin with these events and the default settings.
+    pub fn new(catalogue: Catalogue) -> Self {
+        Self {
+            catalogue: Arc::new(catalogue),
+            config: WebhooksConfig::default(),
+            resolver: None,
+            place: Place::default(),
+            worker: Mutex::default(),
+        }
+    }
+
+    /// Replaces all settings, such as by [`WebhooksConfig::from_env`].
+    #[must_use]
+    pub fn config(mut self, config: WebhooksConfig) -> Self {
+        self.config = config;
+        self
+    }
+
+    /// Changes settings.
+    #[must_use]
+    pub fn configure(mut self, change: impl FnOnce(&mut WebhooksConfig)) -> Self {
+        change(&mut self.config);
+        self
+    }
+
+    /// Resolves the names of endpoints by other means than the operating system.
+    #[must_use]
+    pub fn resolver(mut self, resolver: impl Resolve + 'static) -> Self {
+        self.resolver = Some(Arc::new(resolver));
+        self
+    }
+
+    /// All contradictions of settings, declarations and the app.
+    fn problems(&self, cx: &PostCx) -> Vec<Problem> {
+        let production = matches!(cx.environment(), Environment::Production);
+        let mut problems = self.config.check(production);
+        let is_listed = |desc: &linchpin::entity::EntityDesc| {
+            let mut entities = cx.entities().iter();
+            entities.any(|entry| entry.desc.storage_name == desc.storage_name)
+        };
+        let mistakes = self.catalogue.mistakes(is_listed).into_iter();
+        problems.extend(mistakes.map(|text| Problem::new("webhooks", "invalid", text)));
+        if cx.data_keys().is_none() {
+            problems.push(Problem::new(
+                "webhooks",
+                "required",
+                "the secrets of endpoints need a key for stored data: set `LINCHPIN_DATA_KEYS`",
+            ));
+        }
+        problems
+    }
+
+    fn client(&self) -> Result<SafeClient> {
+        let defaults = Settings::default();
+        let settings = Settings {
+            allow_http: self.config.allow_http,
+            allow: self.config.allow_cidrs.clone(),
+            roots: self.config.roots.clone(),
+            resolver: self.resolver.clone().unwrap_or(defaults.resolver),
+            user_agent: "Linchpin-Webhooks/1".to_owned(),
+            ..Settings::default()
+        };
+        SafeClient::new(settings).map_err(Error::internal)
+    }
+
+    fn set_up(&self, cx: &mut PostCx) -> Result<()> {
+        let problems = self.problems(cx);
+        let keys = match cx.data_keys() {
+            Some(keys) if problems.is_empty() => Arc::clone(keys),
+            _ => return Err(Error::validation(problems)),
+        };
+        let role = self.config.management_role.clone();
+        cx.registrar().named(
+            MANAGE,
+            NamedCheck::actor(move |actor| {
+                if actor.has_any_role(&[role.as_str()]) {
+                    Ok(())
+                } else {
+                    Err(Error::forbidden())
+                }
+            }),
+        )?;
+        let workers = Arc::new(Workers {
+            records: Records::new(cx.adapters())?,
+            sender: Sender::new(self.client()?, self.config.compat_headers),
+            keys,
+            clock: Arc::clone(cx.clock()),
+            slots: Semaphore::new(self.config.workers),
+            wake: Notify::new(),
+            config: self.config.clone(),
+        });
+        let parts = Parts {
+            workers: Arc::clone(&workers),
+            catalogue: Arc::clone(&self.catalogue),
+        };
+        self.place
+            .0
+            .set(parts)
+            .map_err(|_| Error::internal("the plugin was set up twice"))?;
+        let intake = Intake {
+            catalogue: Arc::clone(&self.catalogue),
+            workers,
+        };
+        cx.registrar().event_sink(CONSUMER, intake);
+        Ok(())
+    }
+}
+
+impl Plugin for Webhooks {
+    fn name(&self) -> &'static str {
+        PLUGIN
+    }
+
+    fn variables(&self) -> &[&str] {
+        if self.config.of_environment {
+            &env::VARIABLES
+        } else {
+            &[]
+        }
+    }
+
+    fn packages(&self) -> &[&'static Package] {
+        static PACKAGES: [&Package; 1] = [&ENTITIES];
+        &PACKAGES
+    }
+
+    fn routes(&self) -> Vec<PluginRoute> {
+        routes::all(&self.place)
+    }
+
+    fn overrides(&self) -> Vec<RouteOverride> {
+        overrides::all(&self.place)
+    }
+
+    fn setup_post<'a>(&'a self, cx: &'a mut PostCx) -> BoxFuture<'a, Result<()>> {
+        Box::pin(async move { self.set_up(cx) })
+    }
+
+    fn started(&self) {
+        if let Ok(parts) = self.place.parts() {
+            *self.worker.lock() = Some(Worker::start(Arc::clone(&parts.workers)));
+        }
+    }
+
+    fn stopping(&self, _: Duration) -> BoxFuture<'_, ()> {
+        if let Some(worker) = &*self.worker.lock() {
+            worker.stop();
+        }
+        Box::pin(async {})
+    }
+
+    fn teardown(&self) -> BoxFuture<'_, Result<()>> {
+        Box::pin(async {
+            let worker = self.worker.lock().take();
+            if let Some(worker) = worker {
+                worker.ended().await;
+            }
+            Ok(())
+        })
+    }
+}

@@ -1,0 +1,191 @@
+//! The test app: orders of tenants, and their webhooks.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
+
+use linchpin::prelude::*;
+use linchpin::testing::Client;
+use linchpin::{Actor, ActorKind, JwtAuth, Running};
+use linchpin_webhooks::{Webhooks, WebhooksConfig, webhook_events};
+use serde_json::{Value as Json, json};
+
+const SECRET: &str = "a signing secret for tests of at least 32 bytes";
+
+/// An order of a tenant.
+#[entity(namespace = "shop", tenant(tenant_id, optional))]
+#[derive(Clone, Debug)]
+pub struct Order {
+    #[field(primary, default = uuid)]
+    pub id: String,
+    pub tenant_id: Option<String>,
+    #[field(length = 1..=200)]
+    pub title: String,
+    #[field(default = false)]
+    pub paid: bool,
+    #[field(private)]
+    pub margin: Option<i64>,
+}
+
+/// Marks an order as paid.
+#[operation(kind = "field_update", set(paid), partial)]
+pub const PAY: Operation<Order>;
+
+/// A note, of which nobody hears.
+#[entity(namespace = "shop", routes(auth = "userAuth"))]
+#[derive(Clone, Debug)]
+pub struct Note {
+    #[field(primary, default = uuid)]
+    pub id: String,
+    pub text: String,
+}
+
+pub static SHOP: Package = package!(
+    name = "shop",
+    entities = [entity(Order, [PAY]), entity(Note)]
+);
+
+pub struct Bed {
+    pub app: Running,
+    /// Milliseconds by which the clock of the app is ahead.
+    ahead: Arc<AtomicI64>,
+    folder: Arc<tempfile::TempDir>,
+}
+
+impl Bed {
+    pub async fn start() -> Self {
+        Self::with(|_| {}).await
+    }
+
+    pub async fn with(change: impl FnOnce(&mut WebhooksConfig)) -> Self {
+        Self::on(
+            Arc::new(tempfile::tempdir().unwrap()),
+            Arc::default(),
+            change,
+        )
+        .await
+    }
+
+    /// Starts the app again on the same database.
+    pub async fn restarted(self) -> Self {
+        let (ahead, folder) = (Arc::clone(&self.ahead), Arc::clone(&self.folder));
+        self.app.stop().await.unwrap();
+        Self::on(folder, ahead, |_| {}).await
+    }
+
+    async fn on(
+        folder: Arc<tempfile::TempDir>,
+        ahead: Arc<AtomicI64>,
+        change: impl FnOnce(&mut WebhooksConfig),
+    ) -> Self {
+        let clock = {
+            let ahead = Arc::clone(&ahead);
+            move || {
+                let now = Timestamp::system_now().millis();
+                Timestamp::from_millis(now + ahead.load(Ordering::Relaxed))
+            }
+        };
+        let config = Config::new()
+            .port(0)
+            .database(format!("sqlite:{}", folder.path().join("app.db").display()))
+            .signing_secret(SECRET)
+            .data_keys([("first", "MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE")]);
+        let webhooks = Webhooks::new(webhook_events! { Order: [created, updated, deleted, PAY] })
+            .configure(|config| {
+                config.allow_http = true;
+                config.allow_cidrs = vec!["127.0.0.0/8".parse().unwrap()];
+                change(config);
+            });
+        let app = App::new(config)
+            .clock(clock)
+            .plugin(JwtAuth::new())
+            .plugin(webhooks)
+            .package(&SHOP)
+            .start()
+            .await
+            .unwrap();
+        Self { app, ahead, folder }
+    }
+
+    /// Moves the clock of the app on.
+    pub fn advance(&self, by: Duration) {
+        let by = i64::try_from(by.as_millis()).unwrap();
+        self.ahead.fetch_add(by, Ordering::Relaxed);
+    }
+
+    pub fn path(&self) -> std::path::PathBuf {
+        self.folder.path().join("app.db")
+    }
+
+    /// A caller with a role in a tenant.
+    pub fn caller(&self, tenant: Option<&str>, role: &str) -> Client {
+        let actor = Actor {
+            kind: ActorKind::User,
+            id: Some(format!("user-of-{}", tenant.unwrap_or("nobody"))),
+            tenant_id: tenant.map(str::to_owned),
+            roles: vec![role.to_owned()],
+            ..Actor::anonymous()
+        };
+        let token = JwtAuth::token(SECRET, &actor, Duration::from_hours(24 * 300)).unwrap();
+        Client::new(&self.app).bearer(&token).unwrap()
+    }
+
+    pub fn admin(&self) -> Client {
+        self.caller(Some("t1"), "admin")
+    }
+
+    /// Creates an endpoint, and returns its record and secret.
+    pub async fn endpoint(&self, url: &str, more: Json) -> Json {
+        let mut body = json!({ "url": url, "events": ["*"] });
+        body.as_object_mut()
+            .unwrap()
+            .extend(more.as_object().unwrap().clone());
+        let made = self
+            .admin()
+            .post("/webhooks/endpoints", body)
+            .await
+            .unwrap();
+        assert_eq!(made.status(), 201, "{:?}", made.text());
+        made.json().unwrap()
+    }
+
+    pub async fn order(&self, title: &str) -> Json {
+        let made = self
+            .admin()
+            .post("/orders", json!({ "title": title }))
+            .await
+            .unwrap();
+        assert_eq!(made.status(), 201, "{:?}", made.text());
+        made.json().unwrap()
+    }
+
+    pub async fn get(&self, path: &str) -> Json {
+        let found = self.admin().get(path).await.unwrap();
+        assert_eq!(found.status(), 200, "{path}: {:?}", found.text());
+        found.json().unwrap()
+    }
+
+    /// The deliveries of the tenant, newest first.
+    pub async fn deliveries(&self) -> Vec<Json> {
+        let page = self.get("/webhooks/deliveries?pageSize=100").await;
+        page["items"].as_array().unwrap().clone()
+    }
+
+    /// Waits until the newest delivery has a status.
+    pub async fn until(&self, status: &str) -> Json {
+        let mut last = Json::Null;
+        for _ in 0..2_000 {
+            last = self
+                .deliveries()
+                .await
+                .into_iter()
+                .next()
+                .unwrap_or_default();
+            if last["status"] == status {
+                return last;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        panic!("no delivery is {status}: {last}");
+    }
+}

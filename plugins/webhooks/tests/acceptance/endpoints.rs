@@ -1,0 +1,231 @@
+//! Endpoints: who may manage them, what is refused, and where the secret goes.
+
+use linchpin_webhooks::WebhooksConfig;
+use serde_json::{Value as Json, json};
+
+use crate::bed::Bed;
+use crate::receiver::Receiver;
+
+#[tokio::test]
+async fn a_manager_creates_reads_changes_and_deletes_an_endpoint() {
+    let (bed, receiver) = (Bed::start().await, Receiver::start().await);
+    let made = bed
+        .endpoint(&receiver.url(), json!({ "description": "ours" }))
+        .await;
+    let secret = made["secret"].as_str().unwrap();
+    assert!(secret.starts_with("whsec_"));
+    assert_eq!(made["secretHint"], secret[secret.len() - 4..]);
+    assert_eq!(
+        (&made["status"], &made["isActive"], &made["enabled"]),
+        (&json!("active"), &json!(true), &json!(true))
+    );
+    assert_eq!(
+        (&made["ownerType"], &made["ownerId"]),
+        (&json!("tenant"), &json!("t1"))
+    );
+    let path = format!("/webhooks/endpoints/{}", made["id"].as_str().unwrap());
+    let read = bed.get(&path).await;
+    assert!(
+        read.get("secret").is_none() && read.get("sealed").is_none(),
+        "{read}"
+    );
+    let list = bed.get("/webhooks/endpoints?page=1&pageSize=5").await;
+    assert_eq!(list["items"].as_array().unwrap().len(), 1);
+    assert!(!list.to_string().contains(secret));
+    let admin = bed.admin();
+    let changed = admin
+        .patch(&path, json!({ "isActive": false }))
+        .await
+        .unwrap()
+        .json()
+        .unwrap();
+    assert_eq!(
+        (&changed["status"], &changed["enabled"]),
+        (&json!("paused"), &json!(false))
+    );
+    let wrong = admin
+        .patch(&path, json!({ "isActive": false, "status": "active" }))
+        .await
+        .unwrap();
+    assert_eq!(wrong.status(), 400);
+    assert_eq!(
+        admin
+            .patch(&path, json!({ "status": "disabled" }))
+            .await
+            .unwrap()
+            .status(),
+        400
+    );
+    assert_eq!(admin.delete(&path).await.unwrap().status(), 204);
+    assert_eq!(admin.get(&path).await.unwrap().status(), 404);
+}
+
+#[tokio::test]
+async fn others_may_not_manage_endpoints() {
+    let (bed, receiver) = (Bed::start().await, Receiver::start().await);
+    let made = bed.endpoint(&receiver.url(), json!({})).await;
+    let path = format!("/webhooks/endpoints/{}", made["id"].as_str().unwrap());
+    let member = bed.caller(Some("t1"), "member");
+    let stranger = bed.caller(Some("t2"), "admin");
+    let nobody = linchpin::testing::Client::new(&bed.app);
+    let body = json!({ "url": receiver.url(), "events": ["*"] });
+    for (client, expected) in [(&member, 403), (&nobody, 401)] {
+        assert_eq!(
+            client
+                .post("/webhooks/endpoints", &body)
+                .await
+                .unwrap()
+                .status(),
+            expected
+        );
+        assert_eq!(
+            client.get("/webhooks/endpoints").await.unwrap().status(),
+            expected
+        );
+        assert_eq!(
+            client.get("/webhooks/deliveries").await.unwrap().status(),
+            expected
+        );
+    }
+    for (client, expected) in [(&member, 403), (&nobody, 401), (&stranger, 404)] {
+        assert_eq!(client.get(&path).await.unwrap().status(), expected);
+        assert_eq!(
+            client
+                .patch(&path, json!({ "ordered": true }))
+                .await
+                .unwrap()
+                .status(),
+            expected
+        );
+        assert_eq!(client.delete(&path).await.unwrap().status(), expected);
+        for action in ["rotate-secret", "test"] {
+            let path = format!("{path}/{action}");
+            assert_eq!(
+                client.post(&path, json!({})).await.unwrap().status(),
+                expected,
+                "{path}"
+            );
+        }
+    }
+    assert_eq!(receiver.count(), 0);
+}
+
+#[tokio::test]
+async fn addresses_events_and_headers_are_checked() {
+    // Without exceptions, so that loopback is refused as well.
+    let bed = Bed::with(|config| {
+        config.allow_cidrs = Vec::new();
+        config.allow_http = false;
+    })
+    .await;
+    let admin = bed.admin();
+    let refused = |body: Json| {
+        let admin = admin.clone();
+        async move {
+            let answer = admin.post("/webhooks/endpoints", &body).await.unwrap();
+            assert_eq!(answer.status(), 400, "{body}: {:?}", answer.text());
+            let paths: Vec<String> = answer.json().unwrap()["details"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .map(|problem| problem["path"].as_str().unwrap().to_owned())
+                .collect();
+            paths
+        }
+    };
+    for url in [
+        "http://example.com/",
+        "ftp://example.com/",
+        "https://user:password@example.com/",
+        "https://localhost/",
+        "https://10.0.0.1/",
+        "https://[::1]/",
+        "https://[::ffff:10.0.0.1]/",
+        "https://0x7f.1/",
+        "https://2130706433/",
+        "https://169.254.169.254/latest",
+        "https://[64:ff9b::a00:1]/",
+        "https://printer.local/",
+        "https://intranet/",
+        "https://example.com:22/",
+        "nothing",
+    ] {
+        assert_eq!(
+            refused(json!({ "url": url, "events": ["*"] })).await,
+            ["url"],
+            "{url}"
+        );
+    }
+    let url = "https://93.184.215.14/";
+    for events in [
+        json!([]),
+        json!(["nothing.happened"]),
+        json!(["shop.orders*"]),
+        json!([""]),
+    ] {
+        let paths = refused(json!({ "url": url, "events": events })).await;
+        assert!(
+            paths.iter().all(|path| path.starts_with("events")),
+            "{paths:?}"
+        );
+    }
+    let headers = json!({ "Host": "x", "X-Ok": "y", "content-type": "z" });
+    let paths = refused(json!({ "url": url, "events": ["*"], "headers": headers })).await;
+    assert_eq!(paths, ["headers.Host", "headers.content-type"]);
+    for secret in [
+        "",
+        "whsec_",
+        "whsec_AAAA",
+        "sk_0123456789012345678901234567890123456789",
+    ] {
+        let paths = refused(json!({ "url": url, "events": ["*"], "secret": secret })).await;
+        assert_eq!(paths, ["secret"], "{secret}");
+    }
+}
+
+#[tokio::test]
+async fn a_secret_is_in_no_table_and_in_one_answer() {
+    let (bed, receiver) = (Bed::start().await, Receiver::start().await);
+    let own = "whsec_QUJDREVGR0hJSktMTU5PUFFSU1RVVldYWVphYmNkZWY=";
+    let made = bed
+        .endpoint(&receiver.url(), json!({ "secret": own }))
+        .await;
+    assert_eq!(made["secret"], own);
+    let random = bed.endpoint(&receiver.url(), json!({})).await["secret"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    bed.order("one").await;
+    receiver.until(2).await;
+    let path = bed.path();
+    bed.app.stop().await.unwrap();
+    let mut stored = std::fs::read(&path).unwrap();
+    let log = path.with_file_name("app.db-wal");
+    stored.extend(std::fs::read(log).unwrap_or_default());
+    for secret in [own, &random] {
+        let key = secret.trim_start_matches("whsec_").as_bytes();
+        assert!(
+            !stored.windows(key.len()).any(|part| part == key),
+            "the secret is in the file"
+        );
+    }
+}
+
+#[tokio::test]
+async fn an_app_without_a_data_key_does_not_start() {
+    use linchpin::prelude::*;
+    let config = Config::new()
+        .port(0)
+        .database("memory:")
+        .signing_secret("x".repeat(40));
+    let started = App::new(config)
+        .plugin(linchpin::JwtAuth::new())
+        .plugin(linchpin_webhooks::Webhooks::new(
+            linchpin_webhooks::webhook_events! {},
+        ))
+        .start()
+        .await;
+    let error = format!("{:?}", started.unwrap_err());
+    assert!(error.contains("LINCHPIN_DATA_KEYS"), "{error}");
+    drop(WebhooksConfig::default());
+}

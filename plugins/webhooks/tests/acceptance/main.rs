@@ -1,0 +1,8 @@
+//! Webhooks of an app on SQLite, with receivers on loopback.
+#![allow(missing_docs, clippy::unwrap_used)] // test entities, and cases that fail
+
+mod bed;
+mod delivery;
+mod endpoints;
+mod lifecycle;
+mod receiver;

@@ -1,0 +1,152 @@
+//! A receiver of webhooks that answers as a test says.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use linchpin::axum::body::Bytes;
+use linchpin::axum::extract::State;
+use linchpin::axum::http::{HeaderMap, HeaderName, StatusCode};
+use linchpin::axum::response::{IntoResponse, Response};
+use linchpin::axum::{Router, routing};
+use parking_lot::Mutex;
+use serde_json::Value as Json;
+
+/// What the receiver does with a request.
+#[derive(Clone, Debug)]
+pub enum Plan {
+    /// Answers with this status and these headers.
+    Answer(u16, Vec<(&'static str, String)>),
+    /// Waits, then answers 200.
+    Late(Duration),
+}
+
+impl Plan {
+    pub fn status(status: u16) -> Self {
+        Self::Answer(status, Vec::new())
+    }
+}
+
+/// A request as it arrived.
+#[derive(Clone, Debug)]
+pub struct Arrived {
+    pub headers: HeaderMap,
+    pub body: Bytes,
+}
+
+impl Arrived {
+    pub fn header(&self, name: &str) -> &str {
+        self.headers
+            .get(name)
+            .map_or("", |value| value.to_str().unwrap())
+    }
+
+    pub fn json(&self) -> Json {
+        serde_json::from_slice(&self.body).unwrap()
+    }
+}
+
+#[derive(Default)]
+struct Script {
+    arrived: Vec<Arrived>,
+    /// The next answers; 200 after them.
+    plans: VecDeque<Plan>,
+    always: Option<Plan>,
+    now: usize,
+    most: usize,
+}
+
+#[derive(Clone, Default)]
+pub struct Receiver {
+    script: Arc<Mutex<Script>>,
+    port: u16,
+}
+
+impl Receiver {
+    pub async fn start() -> Self {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let receiver = Self {
+            port: listener.local_addr().unwrap().port(),
+            ..Self::default()
+        };
+        let router = Router::new()
+            .fallback(routing::any(receive))
+            .with_state(Arc::clone(&receiver.script));
+        tokio::spawn(async move { linchpin::axum::serve(listener, router).await.unwrap() });
+        receiver
+    }
+
+    pub fn url(&self) -> String {
+        format!("http://127.0.0.1:{}/hook", self.port)
+    }
+
+    /// Sets the next answers.
+    pub fn next(&self, plans: impl IntoIterator<Item = Plan>) {
+        self.script.lock().plans.extend(plans);
+    }
+
+    /// Sets all answers after the planned ones.
+    pub fn always(&self, plan: Plan) {
+        self.script.lock().always = Some(plan);
+    }
+
+    pub fn arrived(&self) -> Vec<Arrived> {
+        self.script.lock().arrived.clone()
+    }
+
+    pub fn count(&self) -> usize {
+        self.script.lock().arrived.len()
+    }
+
+    /// The most requests that were under way at the same time.
+    pub fn most_at_once(&self) -> usize {
+        self.script.lock().most
+    }
+
+    /// Waits until so many requests have arrived.
+    pub async fn until(&self, count: usize) -> Vec<Arrived> {
+        let waited = tokio::time::timeout(Duration::from_secs(20), async {
+            while self.count() < count {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        });
+        assert!(
+            waited.await.is_ok(),
+            "{} of {count} requests arrived",
+            self.count()
+        );
+        self.arrived()
+    }
+}
+
+async fn receive(
+    State(script): State<Arc<Mutex<Script>>>,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Response {
+    let plan = {
+        let mut script = script.lock();
+        script.arrived.push(Arrived { headers, body });
+        script.now += 1;
+        script.most = script.most.max(script.now);
+        let always = script.always.clone().unwrap_or_else(|| Plan::status(200));
+        script.plans.pop_front().unwrap_or(always)
+    };
+    let response = match plan {
+        Plan::Answer(status, headers) => {
+            let mut response = "an answer".into_response();
+            *response.status_mut() = StatusCode::from_u16(status).unwrap();
+            for (name, value) in headers {
+                let name = HeaderName::from_static(name);
+                response.headers_mut().insert(name, value.parse().unwrap());
+            }
+            response
+        }
+        Plan::Late(time) => {
+            tokio::time::sleep(time).await;
+            "late".into_response()
+        }
+    };
+    script.lock().now -= 1;
+    response
+}
