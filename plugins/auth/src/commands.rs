@@ -181,6 +181,7 @@ async fn rekey(adapters: Adapters, arguments: Vec<String>) -> Result<String> {
         None => "no former key is needed any more: former secrets and data keys can be removed; \
                  sessions of a removed secret end"
             .to_owned(),
+        Some(dependents) if done.codes == 0 => format!("still needed: {dependents}"),
         Some(dependents) => format!(
             "still needed: {dependents}; their owners create new codes, or `rekey {END_CODES}` \
              ends these codes and mails their owners"
@@ -312,6 +313,85 @@ mod tests {
             "{}",
             error.message()
         );
+    }
+
+    /// A secret of another plugin.
+    #[linchpin::entity(routes(disabled))]
+    #[derive(Debug)]
+    pub(crate) struct Gadget {
+        #[field(primary)]
+        pub(crate) id: String,
+        pub(crate) secret: String,
+    }
+
+    static GADGETS: linchpin::Package =
+        linchpin::package!(name = "gadget-records", entities = [entity(Gadget)]);
+
+    struct Gadgets;
+
+    impl linchpin::Plugin for Gadgets {
+        fn name(&self) -> &'static str {
+            "gadgets"
+        }
+
+        fn packages(&self) -> &[&'static linchpin::Package] {
+            static PACKAGES: [&linchpin::Package; 1] = [&GADGETS];
+            &PACKAGES
+        }
+
+        fn setup_post<'a>(
+            &'a self,
+            cx: &'a mut linchpin::PostCx,
+        ) -> linchpin::BoxFuture<'a, Result<()>> {
+            Box::pin(async { cx.sealed_field(gadget::secret) })
+        }
+    }
+
+    /// The keys of the app come first, and the secrets of other plugins are encrypted again too.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn secrets_of_other_plugins_are_encrypted_again() {
+        use base64::Engine as _;
+        use base64::engine::general_purpose::STANDARD;
+        use linchpin::seal::{DataKeys, Key, Place, Rekey};
+
+        let config = linchpin::Config::new()
+            .signing_secret("a secret of at least thirty-two bytes")
+            .port(0)
+            .database("memory:")
+            .data_keys([
+                ("b", STANDARD.encode([2; 32])),
+                ("a", STANDARD.encode([1; 32])),
+            ]);
+        let app = linchpin::App::new(config)
+            .plugin(crate::Auth::new())
+            .plugin(Gadgets)
+            .start()
+            .await
+            .unwrap();
+        let place = Place::of(gadget::secret, "g1");
+        let old = DataKeys::new([("a".to_owned(), Key::new([1; 32]))]).unwrap();
+        let new = GadgetCreate {
+            id: "g1".to_owned(),
+            secret: old.seal(place, b"hunter2").unwrap(),
+        };
+        let gadgets = app.adapters().get::<Gadget>().unwrap();
+        let cx = linchpin::Cx::system("test");
+        gadgets.create(&cx, new).await.unwrap();
+        let said = rekey(app.adapters().clone(), Vec::new()).await.unwrap();
+        assert!(
+            said.starts_with("1 stored secrets") && said.contains("no former key is needed"),
+            "{said}"
+        );
+        let written = gadgets.get(&cx, "g1").await.unwrap().unwrap().secret;
+        assert!(written.starts_with("v1.b."), "{written}");
+        let keys = app.adapters().provided::<Rekey>().unwrap();
+        // The key of the secret is the oldest.
+        assert_eq!(keys.keys().kids().count(), 3);
+        assert_eq!(
+            keys.keys().open(place, &written).unwrap().expose(),
+            b"hunter2"
+        );
+        app.stop().await.unwrap();
     }
 
     /// The first sign-up with a user name gets it.

@@ -266,6 +266,7 @@ impl Plugin for Auth {
                 .roles_of("auth.roles", auth.roles.iter().cloned());
             if let Some(core) = self.core.get() {
                 core.check_data_keys().await?;
+                crate::flow::register_sealed(cx)?;
                 if let (Some(bus), Some(receiver)) =
                     (&auth.session.bus, core.invalidations.lock().take())
                 {

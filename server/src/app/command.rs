@@ -8,7 +8,7 @@ use super::config::Config;
 use super::plugin::{Command, Run};
 use super::start::apply;
 use super::stores::Stores;
-use super::{checks, graph, report};
+use super::{checks, graph, rekey, report};
 use crate::entity::EntityDesc;
 use crate::http::Endpoint;
 use crate::store::StoreKind;
@@ -53,12 +53,12 @@ impl App {
     /// # Errors
     /// Like [`App::run`].
     pub async fn run_with(self, args: &[String]) -> Result<()> {
-        // The future of a start is large; callers hold a pointer to it.
-        Box::pin(self.command_line(args)).await
+        self.command_line(args).await
     }
 
     async fn command_line(self, args: &[String]) -> Result<()> {
-        let done = self.obey(args).await;
+        // The future of a start is large; callers hold a pointer to it.
+        let done = Box::pin(self.obey(args)).await;
         if let Err(error) = &done {
             // For human readers; the format of the log would hide the lines.
             eprintln!("linchpin: {}", error.message());
@@ -151,6 +151,9 @@ impl App {
     fn commands(&mut self) -> Result<Vec<Command>> {
         let mut commands = std::mem::take(&mut self.own_commands);
         commands.extend(self.plugins.iter().flat_map(|plugin| plugin.commands()));
+        if !commands.iter().any(|c| c.name == rekey::NAME) {
+            commands.push(rekey::command());
+        }
         let mut names: Vec<&str> = WORDS
             .into_iter()
             .map(|(word, _)| word)

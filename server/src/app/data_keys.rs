@@ -198,8 +198,7 @@ mod tests {
         let keys = [("own", key(8))];
         let error = found(config().data_keys(keys), Some(Giving("own", 9)), true)
             .await
-            .err()
-            .expect("two keys of one id")
+            .expect_err("two keys of one id")
             .to_string();
         assert!(
             error.contains("plugin `giving`") && error.contains("have the id `own`"),
@@ -213,8 +212,7 @@ mod tests {
         assert!(none.get().unwrap().is_none());
         let error = found(config(), None, true)
             .await
-            .err()
-            .expect("there is no key")
+            .expect_err("there is no key")
             .to_string();
         assert!(
             error.contains("plugin `taking`") && error.contains("LINCHPIN_DATA_KEYS"),
@@ -276,8 +274,7 @@ mod tests {
         let config = config().data_keys([("a", "hush-hush".to_owned()), ("a.b", key(1))]);
         let error = found(config, None, false)
             .await
-            .err()
-            .expect("the keys are wrong")
+            .expect_err("the keys are wrong")
             .to_string();
         assert!(
             error.matches(SETTING).count() == 2 && !error.contains("hush"),

@@ -15,6 +15,7 @@ mod own;
 mod peers;
 mod plugin;
 mod registrar;
+mod rekey;
 mod report;
 mod running;
 mod schema;

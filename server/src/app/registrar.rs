@@ -6,6 +6,7 @@ use std::sync::Arc;
 use crate::event::{Consumer, EventSink};
 use crate::http::{Middleware, NamedCheck, Registry, RouteAuth};
 use crate::permission::{Evaluator, YesNo};
+use crate::seal::Reseal;
 use crate::search::{Providers, SearchProvider};
 use crate::{Actor, Error, Result};
 
@@ -16,6 +17,7 @@ pub struct Registrar {
     pub(super) registry: Registry,
     pub(super) consumers: Vec<Consumer>,
     pub(super) searches: Providers,
+    pub(super) reseals: Vec<Box<dyn Reseal>>,
 }
 
 impl Registrar {
@@ -29,6 +31,12 @@ impl Registrar {
     /// Registers a search provider; see [`App::search_provider`](crate::App::search_provider).
     pub fn search_provider(&mut self, name: impl Into<String>, provider: impl SearchProvider) {
         self.searches.add(name.into(), Arc::new(provider));
+    }
+
+    /// Registers stored values for the command `rekey`. A text field with one encrypted value needs
+    /// only [`PostCx::sealed_field`](crate::PostCx::sealed_field).
+    pub fn reseal(&mut self, values: impl Reseal) {
+        self.reseals.push(Box::new(values));
     }
 
     /// Defines a name in `auth` or `guards`, in addition to the names of the route auth.

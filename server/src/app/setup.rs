@@ -10,12 +10,13 @@ use axum::routing::Route;
 use tower_layer::Layer;
 use tower_service::Service;
 
+use crate::entity::{Field, FieldType};
 use crate::http::{
     ActorResolver, Clock, ContextCall, ContextProviders, Cors, Credentials, Layers, RateStore,
     RouteCaller,
 };
 use crate::resource::{Adapters, BoxFuture};
-use crate::seal::{DataKeys, Key};
+use crate::seal::{DataKeys, Key, SealedField};
 use crate::{ContextValue, EntityEntry, Error, Result};
 
 use super::config::Environment;
@@ -375,6 +376,45 @@ impl PostCx {
     /// If the app has none; the message says how to set one.
     pub fn require_data_keys(&self) -> Result<&Arc<DataKeys>> {
         self.data_keys().ok_or_else(data_keys::missing)
+    }
+
+    /// Registers a text field that holds one encrypted value per record, bound to
+    /// [`Place::of`](crate::seal::Place::of) the field and the record. The command `rekey` encrypts
+    /// the values with the newest key, in batches of 100 records, deleted records included. A value
+    /// that changes meanwhile is kept.
+    ///
+    /// If the entity has an index that begins with the field, start-up also fails while a value
+    /// needs a key that is not configured.
+    ///
+    /// ```
+    /// use linchpin::prelude::*;
+    /// # use linchpin::PostCx;
+    ///
+    /// /// A receiver of webhooks.
+    /// #[entity(routes(disabled), index(secret))]
+    /// pub struct Endpoint {
+    ///     #[field(primary, default = uuid)]
+    ///     pub id: String,
+    ///     /// Encrypted.
+    ///     pub secret: String,
+    /// }
+    ///
+    /// fn setup(cx: &mut PostCx) -> Result<()> {
+    ///     cx.sealed_field(endpoint::secret)
+    /// }
+    /// # fn main() {}
+    /// ```
+    ///
+    /// # Errors
+    /// If the app has no data keys, or if no package of the app lists the entity.
+    pub fn sealed_field<F: Field>(&mut self, field: F) -> Result<()>
+    where
+        F::Ty: FieldType<Inner = String>,
+    {
+        let keys = self.require_data_keys()?;
+        let field = SealedField::new(field, &self.adapters, keys)?;
+        self.registrar.reseal(field);
+        Ok(())
     }
 
     /// The check of credentials for connections that live longer than a request; `None` if no

@@ -11,6 +11,7 @@ use super::migrate;
 use super::own::own_routes;
 use super::plugin::Plugin;
 use super::registrar::Registrar;
+use super::rekey;
 use super::running::{Built, Running};
 use super::schema;
 use super::setup::{MiddlewareCx, MountedRoute, PostCx, RoutesCx};
@@ -229,6 +230,7 @@ impl App {
                     .await
                     .map_err(|e| failed(plugin, &e))?;
             }
+            rekey::prepare(&mut post).await?;
             events.adopt(std::mem::take(&mut post.registrar.consumers));
             searches.extend(std::mem::take(&mut post.registrar.searches));
             let feeds = teardown

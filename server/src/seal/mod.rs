@@ -10,6 +10,10 @@
 //! is bound to its [`Place`], so a value that was copied to another record or field cannot be
 //! decrypted.
 //!
+//! After a new key was added, the command `rekey` encrypts the values of all plugins with it. A
+//! plugin registers a field with [`PostCx::sealed_field`](crate::PostCx::sealed_field), and anything
+//! else with [`Registrar::reseal`](crate::Registrar::reseal).
+//!
 //! ```
 //! use linchpin::seal::{DataKeys, Key, Place};
 //!
@@ -24,9 +28,13 @@
 //! ```
 
 mod data_keys;
+mod field;
 mod key;
 mod place;
+mod rekey;
 
 pub use data_keys::{DataKeys, SealError};
+pub(crate) use field::SealedField;
 pub use key::{Key, SecretBytes};
 pub use place::Place;
+pub use rekey::{Rekey, Reseal, Resealed};

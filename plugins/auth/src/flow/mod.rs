@@ -52,6 +52,7 @@ pub(crate) use parts::{Parts, To};
 pub(crate) use password::Cause;
 pub(crate) use proof::{Need, Proof};
 pub use rekey::Rekeyed;
+pub(crate) use rekey::register as register_sealed;
 pub(crate) use renew::Pace;
 pub(crate) use ways_in::Without;
 

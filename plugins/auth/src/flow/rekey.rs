@@ -6,20 +6,17 @@ use std::collections::BTreeMap;
 use linchpin::entity::Comparand;
 use linchpin::filter::Filter;
 use linchpin::prelude::*;
-use linchpin::seal::Place;
-use linchpin::{Code, Cx};
+use linchpin::seal::Rekey;
+use linchpin::{Code, Cx, PostCx};
 use serde_json::json;
 
-use super::factors::factor_place;
 use crate::core::{AuditEvent, Client, Core};
 use crate::entities::User;
 use crate::keys::uses::{DataKeyUse, DataKeyUseCreate};
 use crate::mail::MailKind;
-use crate::mfa::entity::{Factor, FactorPatch, RecoveryCode, factor, recovery_code};
-use crate::onetime::entity::{OneTime, OneTimePatch, one_time};
-use crate::onetime::place as token_place;
-use crate::outbox::entity::{Outbox, OutboxPatch, outbox};
-use crate::outbox::place as outbox_place;
+use crate::mfa::entity::{Factor, RecoveryCode, factor, recovery_code};
+use crate::onetime::entity::{OneTime, one_time};
+use crate::outbox::entity::{Outbox, outbox};
 
 /// Number of records in one read.
 const PAGE: u32 = 100;
@@ -28,7 +25,7 @@ const PAGE: u32 = 100;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Rekeyed {
-    /// Number of values that were encrypted with the newest key.
+    /// Number of values that were encrypted with the newest key, those of other plugins included.
     pub rewritten: u64,
     /// Former keys that are still needed. Only a MAC of a recovery code is stored, which cannot be
     /// computed with another key. A key is needed until its codes are used, replaced or ended.
@@ -39,20 +36,28 @@ pub struct Rekeyed {
     pub accounts: Vec<String>,
     /// Number of codes that were ended.
     pub ended: u64,
+    /// Names of other stored values that need one of these keys, such as those of other plugins.
+    pub others: Vec<String>,
 }
 
 impl Rekeyed {
-    /// Describes the former keys, the number of codes and accounts that need them, and what to do.
-    /// `None` if no former key is needed.
+    /// Describes the former keys, and the codes, accounts and other values that need them. `None` if
+    /// no former key is needed.
     pub(crate) fn dependents(&self) -> Option<String> {
         if self.needed.is_empty() {
             return None;
         }
-        let (keys, codes, accounts) =
-            (self.needed.join(", "), self.codes, self.accounts.join(", "));
-        Some(format!(
-            "{keys}, by {codes} unused recovery codes of {accounts}"
-        ))
+        let mut by = self.others.clone();
+        if self.codes > 0 {
+            let (codes, accounts) = (self.codes, self.accounts.join(", "));
+            by.insert(0, format!("{codes} unused recovery codes of {accounts}"));
+        }
+        let keys = self.needed.join(", ");
+        Some(if by.is_empty() {
+            keys
+        } else {
+            format!("{keys}, by {}", by.join(", "))
+        })
     }
 }
 
@@ -65,6 +70,16 @@ where
     // `/` is the character after `.`.
     let end = format!("v1.{kid}/");
     from.gte(begin).and(to.lt(end))
+}
+
+/// Registers the encrypted fields for `rekey`.
+///
+/// # Errors
+/// If an entity is missing.
+pub(crate) fn register(cx: &mut PostCx) -> Result<()> {
+    cx.sealed_field(outbox::sealed)?;
+    cx.sealed_field(one_time::sealed)?;
+    cx.sealed_field(factor::sealed)
 }
 
 impl Core {
@@ -104,8 +119,9 @@ impl Core {
         Ok(())
     }
 
-    /// Encrypts all data under former keys with the newest key. It finds the recovery codes that
-    /// need a former key, or ends them with `ends_codes`. It can be interrupted and run again.
+    /// Encrypts all data under former keys with the newest key, that of other plugins included. It
+    /// finds the recovery codes that need a former key, or ends them with `ends_codes`. It can be
+    /// interrupted and run again.
     ///
     /// # Errors
     /// If the store fails, or if a value cannot be decrypted.
@@ -113,7 +129,11 @@ impl Core {
         let client = Client::own(self.now());
         let cx = client.cx();
         let uses = self.adapters.get::<DataKeyUse>()?;
-        let mut done = Rekeyed::default();
+        let resealed = self.adapters.provided::<Rekey>()?.run(&cx).await?;
+        let mut done = Rekeyed {
+            rewritten: resealed.rewritten,
+            ..Rekeyed::default()
+        };
         let newest = self.parts.keys.kid();
         for former in uses
             .list(&cx, ListQuery::new().limit(PAGE))
@@ -122,9 +142,6 @@ impl Core {
             .into_iter()
             .filter(|used| used.id != newest)
         {
-            done.rewritten += self.rewrite_outbox(&cx, &former.id).await?;
-            done.rewritten += self.rewrite_tokens(&cx, &former.id).await?;
-            done.rewritten += self.rewrite_factors(&cx, &former.id).await?;
             let holders = self.holders_of_codes(&cx, &former.id).await?;
             for (id, codes) in holders {
                 let owner = self.users.get(&cx, id.as_str()).await?;
@@ -143,6 +160,12 @@ impl Core {
             if self.is_needed(&cx, &former.id).await? {
                 done.needed.push(former.id);
             }
+        }
+        for (kid, names) in resealed.needed {
+            if !done.needed.contains(&kid) {
+                done.needed.push(kid);
+            }
+            done.others.extend(names);
         }
         Ok(done)
     }
@@ -172,66 +195,6 @@ impl Core {
                 .items
                 .is_empty()
             || !parts.codes.list(cx, codes).await?.items.is_empty())
-    }
-
-    async fn rewrite_outbox(&self, cx: &Cx, kid: &str) -> Result<u64> {
-        let (records, mut rewritten) = (self.parts.outbox.records(), 0);
-        loop {
-            let page = records.list(cx, mails(kid).limit(PAGE)).await?.items;
-            if page.is_empty() {
-                return Ok(rewritten);
-            }
-            for task in page {
-                let patch = OutboxPatch {
-                    sealed: Some(self.reseal(outbox_place(&task.id), &task.sealed)?),
-                    ..OutboxPatch::default()
-                };
-                rewritten += taken(records.update(cx, task.id, patch, Some(task.version)).await)?;
-            }
-        }
-    }
-
-    async fn rewrite_tokens(&self, cx: &Cx, kid: &str) -> Result<u64> {
-        let (records, mut rewritten) = (self.parts.tokens.records(), 0);
-        loop {
-            let page = records.list(cx, tokens(kid).limit(PAGE)).await?.items;
-            if page.is_empty() {
-                return Ok(rewritten);
-            }
-            for token in page {
-                let Some(sealed) = &token.sealed else {
-                    continue;
-                };
-                let patch = OneTimePatch {
-                    sealed: Some(Some(self.reseal(token_place(&token.id), sealed)?)),
-                    ..OneTimePatch::default()
-                };
-                // This replaces a code that is sent at the same moment: the user requests another
-                // one.
-                rewritten += taken(records.update(cx, token.id, patch, None).await)?;
-            }
-        }
-    }
-
-    async fn rewrite_factors(&self, cx: &Cx, kid: &str) -> Result<u64> {
-        let (records, mut rewritten) = (&self.parts.factors, 0);
-        loop {
-            let page = records.list(cx, factors(kid).limit(PAGE)).await?.items;
-            if page.is_empty() {
-                return Ok(rewritten);
-            }
-            for factor in page {
-                let patch = FactorPatch {
-                    sealed: Some(self.reseal(factor_place(&factor.id), &factor.sealed)?),
-                    ..FactorPatch::default()
-                };
-                rewritten += taken(
-                    records
-                        .update(cx, factor.id, patch, Some(factor.version))
-                        .await,
-                )?;
-            }
-        }
     }
 
     /// The accounts with unused recovery codes under a key, with their number.
@@ -289,16 +252,6 @@ impl Core {
             Ok(ended)
         })
         .await
-    }
-
-    /// The same value, encrypted with the newest key.
-    fn reseal(&self, place: Place<'_>, sealed: &str) -> Result<String> {
-        let plain = self
-            .parts
-            .keys
-            .open(place, sealed)
-            .map_err(Error::internal)?;
-        self.parts.keys.seal(place, plain.expose())
     }
 }
 

@@ -358,7 +358,7 @@ fn counted(done: Result<OneTime>) -> Result<Option<OneTime>> {
 }
 
 /// The place of a token's encrypted payload.
-pub(crate) fn place(id: &str) -> Place<'_> {
+fn place(id: &str) -> Place<'_> {
     Place::of(one_time::sealed, id)
 }
 

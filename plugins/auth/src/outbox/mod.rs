@@ -345,7 +345,7 @@ impl Worker {
 }
 
 /// The place of a task's encrypted data.
-pub(crate) fn place(id: &str) -> Place<'_> {
+fn place(id: &str) -> Place<'_> {
     Place::of(outbox::sealed, id)
 }
 
