@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use zeroize::{ZeroizeOnDrop, Zeroizing};
 
 use crate::delivery::later;
+use crate::entity::webhook_endpoint;
 use crate::signature::SigningSecret;
 
 /// The most secrets of an endpoint at the same time.
@@ -114,11 +115,7 @@ impl Secrets {
 
 /// The place of the secrets of an endpoint.
 fn place(endpoint: &str) -> Place<'_> {
-    Place {
-        entity: "webhooks_endpoints",
-        id: endpoint,
-        field: "sealed",
-    }
+    Place::of(webhook_endpoint::sealed, endpoint)
 }
 
 #[cfg(test)]

@@ -7,6 +7,8 @@ use crate::{Error, Problem, Result};
 
 /// The key of the setting.
 pub(super) const SETTING: &str = "security.dataKeys";
+/// The minimum number of different bytes of a key in production.
+const FEWEST: usize = 6;
 
 /// Checks the ids and keys of a setting, and returns the keys that are right. The problems name the
 /// setting, never a key.
@@ -29,6 +31,23 @@ pub(super) fn checked<'a>(
         }
     }
     all
+}
+
+/// Refuses keys that are easy to guess, in production. Random keys have fewer different bytes only
+/// with a negligible chance.
+pub(super) fn weak(keys: &[(String, Key)]) -> impl Iterator<Item = Problem> {
+    let is_weak = |key: &Key| {
+        let mut seen = [false; 256];
+        for byte in key.expose() {
+            seen[usize::from(*byte)] = true;
+        }
+        seen.iter().filter(|seen| **seen).count() < FEWEST
+    };
+    let weak = keys.iter().filter(move |(_, key)| is_weak(key));
+    weak.map(|(kid, _)| {
+        let text = format!("`key` of `{kid}` has too few different bytes: use random bytes");
+        Problem::new(SETTING, "invalid", text)
+    })
 }
 
 /// An entry of the environment variable.
@@ -267,6 +286,24 @@ mod tests {
         }
         let (_, none) = started(format!("[{}]", entry("a", &key(1)))).await;
         assert_eq!(none, None);
+    }
+
+    #[tokio::test]
+    async fn production_needs_random_keys() {
+        let good: [u8; 32] = std::array::from_fn(|at| at as u8);
+        for (key, starts) in [(key(7), false), (STANDARD.encode(good), true)] {
+            let config = config()
+                .environment(crate::Environment::Production)
+                .data_keys([("a", &key)]);
+            let error = found(config, None, true).await.err();
+            let error = error.map(|error| error.to_string()).unwrap_or_default();
+            assert_eq!(
+                !error.contains("too few different bytes"),
+                starts,
+                "{error}"
+            );
+            assert!(!error.contains(&key), "{error}");
+        }
     }
 
     #[tokio::test]

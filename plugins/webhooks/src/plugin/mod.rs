@@ -21,7 +21,7 @@ use tokio::sync::{Notify, Semaphore};
 pub use self::config::WebhooksConfig;
 use crate::catalogue::Catalogue;
 use crate::delivery::{Records, Sender, Worker, Workers};
-use crate::entity::ENTITIES;
+use crate::entity::{ENTITIES, webhook_endpoint};
 use crate::intake::{CONSUMER, Intake};
 
 /// The name of the plugin.
@@ -185,6 +185,8 @@ impl Webhooks {
             Some(keys) if problems.is_empty() => Arc::clone(keys),
             _ => return Err(Error::validation(problems)),
         };
+        // `rekey` encrypts the secrets with a new key.
+        cx.sealed_field(webhook_endpoint::sealed)?;
         let role = self.config.management_role.clone();
         cx.registrar().named(
             MANAGE,

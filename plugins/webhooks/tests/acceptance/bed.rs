@@ -10,6 +10,12 @@ use linchpin::{Actor, ActorKind, JwtAuth, Running};
 use linchpin_webhooks::{Webhooks, WebhooksConfig, webhook_events};
 use serde_json::{Value as Json, json};
 
+/// The id and the bytes of a data key.
+pub type DataKey = (&'static str, &'static str);
+
+pub const FIRST: DataKey = ("first", "MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE");
+pub const SECOND: DataKey = ("second", "QUJDREVGR0hJSktMTU5PUFFSU1RVVldYWVowMTIzNDU");
+
 const SECRET: &str = "a signing secret for tests of at least 32 bytes";
 
 /// An order of a tenant.
@@ -61,6 +67,7 @@ impl Bed {
         Self::on(
             Arc::new(tempfile::tempdir().unwrap()),
             Arc::default(),
+            &[FIRST],
             change,
         )
         .await
@@ -68,14 +75,20 @@ impl Bed {
 
     /// Starts the app again on the same database.
     pub async fn restarted(self) -> Self {
+        self.restarted_with(&[FIRST]).await
+    }
+
+    /// Starts the app again on the same database, with these data keys.
+    pub async fn restarted_with(self, keys: &[DataKey]) -> Self {
         let (ahead, folder) = (Arc::clone(&self.ahead), Arc::clone(&self.folder));
         self.app.stop().await.unwrap();
-        Self::on(folder, ahead, |_| {}).await
+        Self::on(folder, ahead, keys, |_| {}).await
     }
 
     async fn on(
         folder: Arc<tempfile::TempDir>,
         ahead: Arc<AtomicI64>,
+        keys: &[DataKey],
         change: impl FnOnce(&mut WebhooksConfig),
     ) -> Self {
         let clock = {
@@ -89,7 +102,7 @@ impl Bed {
             .port(0)
             .database(format!("sqlite:{}", folder.path().join("app.db").display()))
             .signing_secret(SECRET)
-            .data_keys([("first", "MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE")]);
+            .data_keys(keys.iter().copied());
         let webhooks = Webhooks::new(webhook_events! { Order: [created, updated, deleted, PAY] })
             .configure(|config| {
                 config.allow_http = true;

@@ -1,9 +1,11 @@
 //! Endpoints: who may manage them, what is refused, and where the secret goes.
 
+use linchpin::Cx;
+use linchpin::seal::Rekey;
 use linchpin_webhooks::WebhooksConfig;
 use serde_json::{Value as Json, json};
 
-use crate::bed::Bed;
+use crate::bed::{Bed, FIRST, SECOND};
 use crate::receiver::Receiver;
 
 #[tokio::test]
@@ -209,6 +211,19 @@ async fn a_secret_is_in_no_table_and_in_one_answer() {
             "the secret is in the file"
         );
     }
+}
+
+#[tokio::test]
+async fn secrets_are_encrypted_with_a_new_key() {
+    let (bed, receiver) = (Bed::start().await, Receiver::start().await);
+    bed.endpoint(&receiver.url(), json!({})).await;
+    let bed = bed.restarted_with(&[SECOND, FIRST]).await;
+    let rekey = bed.app.adapters().provided::<Rekey>().unwrap();
+    let done = rekey.run(&Cx::system("test")).await.unwrap();
+    assert_eq!((done.rewritten, done.needed.len()), (1, 0));
+    let bed = bed.restarted_with(&[SECOND]).await;
+    bed.order("one").await;
+    receiver.until(1).await;
 }
 
 #[tokio::test]

@@ -442,6 +442,7 @@ impl Config {
                 .map(|why| Problem::new(SECRET, "invalid", why))
                 .collect();
             self.problems.extend(problems);
+            self.problems.extend(data_keys::weak(&self.data_keys));
         }
         for unread in self.problems.iter_mut().filter(|problem| {
             problem.code == "unknown" && !problem.message.contains("did you mean")
