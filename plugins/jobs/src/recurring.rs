@@ -1,0 +1,92 @@
+//! Jobs that recur: a job with a key of its own, whose due time is set anew after each run.
+
+use std::time::SystemTime;
+
+use linchpin::entity::ListQuery;
+use linchpin::{Code, Cx, Error, Field, Result, Timestamp};
+
+use crate::entity::{QueuedJob, QueuedJobAdapter, QueuedJobCreate, QueuedJobPatch, queued_job};
+
+/// The key of the job of a schedule. No other job has it.
+pub(crate) const KEY: &str = "schedule";
+
+/// A job that recurs.
+#[derive(Clone, Debug)]
+pub(crate) struct Recurring {
+    pub(crate) name: &'static str,
+    pub(crate) payload: String,
+    pub(crate) schedule: cronexpr::Crontab,
+}
+
+/// Parses a cron expression with a time zone: `0 3 * * * Europe/Berlin`.
+pub(crate) fn parse(text: &str) -> std::result::Result<cronexpr::Crontab, String> {
+    let five = text.split_whitespace().count() == 5;
+    let whole = if five {
+        format!("{text} UTC")
+    } else {
+        text.to_owned()
+    };
+    cronexpr::parse_crontab(&whole).map_err(|error| error.to_string())
+}
+
+impl Recurring {
+    /// The first time of the schedule after an instant.
+    pub(crate) fn after(&self, at: Timestamp) -> Result<Timestamp> {
+        let millis = at.millis();
+        let start = cronexpr::MakeTimestamp::from_millisecond(millis).map_err(Error::internal)?;
+        let next = self.schedule.find_next(start).map_err(Error::internal)?;
+        let next = SystemTime::from(next.timestamp())
+            .duration_since(SystemTime::UNIX_EPOCH)
+            .map_err(Error::internal)?;
+        let next = i64::try_from(next.as_millis()).map_err(Error::internal)?;
+        Ok(Timestamp::from_millis(next))
+    }
+
+    /// Adds the job, unless it exists. A schedule that has become more frequent takes effect at once.
+    pub(crate) async fn ensure(&self, records: &QueuedJobAdapter, cx: &Cx) -> Result<()> {
+        let due_at = self.after(cx.now())?;
+        let known = queued_job::name
+            .eq(self.name.to_owned())
+            .and(queued_job::key.eq(KEY.to_owned()));
+        let query = ListQuery::new().filter(known).limit(1);
+        let found: Option<QueuedJob> = records.list(cx, query).await?.items.pop();
+        let done = match found {
+            Some(job) if job.due_at <= due_at && job.payload == self.payload => return Ok(()),
+            Some(job) => {
+                let patch = QueuedJobPatch {
+                    due_at: Some(job.due_at.min(due_at)),
+                    payload: Some(self.payload.clone()),
+                    ..QueuedJobPatch::default()
+                };
+                records
+                    .update(cx, job.id.as_str(), patch, Some(job.version))
+                    .await
+                    .map(drop)
+            }
+            None => {
+                let record = QueuedJobCreate {
+                    name: self.name.to_owned(),
+                    payload: self.payload.clone(),
+                    key: Some(KEY.to_owned()),
+                    status: None,
+                    due_at,
+                    attempts: None,
+                    error: None,
+                };
+                records.create(cx, record).await.map(drop)
+            }
+        };
+        match done {
+            // Another process has done the same.
+            Err(error)
+                if matches!(
+                    error.code(),
+                    Code::Conflict | Code::PreconditionFailed | Code::NotFound
+                ) =>
+            {
+                Ok(())
+            }
+            done => done,
+        }
+    }
+}

@@ -1,0 +1,227 @@
+//! Running jobs: the claim, the attempt, and its result.
+
+use std::collections::BTreeMap;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use linchpin::http::Clock;
+use linchpin::{Adapters, BoxFuture, Code, Cx, Error, Result, Timestamp};
+use tokio::sync::watch;
+
+use crate::entity::{JobStatus, QueuedJob, QueuedJobAdapter, QueuedJobPatch};
+use crate::job::{JobCx, Kind};
+use crate::recurring::{KEY, Recurring};
+use crate::worker::Source;
+
+/// The lease of a claim, until the attempt begins.
+const CLAIMED: Duration = Duration::from_mins(1);
+/// The time that a lease lasts beyond the longest attempt.
+const BEYOND: Duration = Duration::from_secs(30);
+/// The most characters of a stored error.
+const MOST_ERROR: usize = 1_000;
+
+/// The jobs of an app and their records.
+pub(crate) struct Runner {
+    pub(crate) records: QueuedJobAdapter,
+    pub(crate) adapters: Adapters,
+    pub(crate) clock: Clock,
+    pub(crate) kinds: BTreeMap<&'static str, Kind>,
+    pub(crate) recurring: Vec<Recurring>,
+    pub(crate) at_once: usize,
+}
+
+impl Source for Runner {
+    type Item = QueuedJob;
+
+    fn name(&self) -> &'static str {
+        "jobs"
+    }
+
+    fn at_once(&self) -> usize {
+        self.at_once
+    }
+
+    fn claim(&self) -> BoxFuture<'_, Result<Vec<QueuedJob>>> {
+        Box::pin(async {
+            let names: Vec<&str> = self.kinds.keys().copied().collect();
+            if names.is_empty() {
+                return Ok(Vec::new());
+            }
+            let cx = self.cx();
+            let lease_end = later(cx.now(), CLAIMED);
+            self.records.claim(&cx, names, lease_end).await
+        })
+    }
+
+    fn run(self: Arc<Self>, job: QueuedJob, _: watch::Receiver<bool>) -> BoxFuture<'static, ()> {
+        Box::pin(async move {
+            let (id, name) = (job.id.clone(), job.name.clone());
+            if let Err(error) = self.attempt(job).await {
+                tracing::warn!(job = name, id, error = ?error, "the result of a job was not written; it is repeated after its lease");
+            }
+        })
+    }
+}
+
+impl Runner {
+    pub(crate) fn cx(&self) -> Cx {
+        Cx::system("background jobs").at((self.clock)())
+    }
+
+    /// Runs a claimed job, and writes its result.
+    async fn attempt(&self, job: QueuedJob) -> Result<()> {
+        let Some(kind) = self.kinds.get(job.name.as_str()) else {
+            return Ok(());
+        };
+        let attempt = u32::try_from(job.attempts)
+            .unwrap_or(u32::MAX)
+            .saturating_add(1);
+        // The attempt is counted before it begins: a job that ends its process is parked, too.
+        let lease_end = later((self.clock)(), kind.timeout + BEYOND);
+        let begun = QueuedJobPatch {
+            attempts: Some(i64::from(attempt)),
+            due_at: Some(lease_end),
+            ..QueuedJobPatch::default()
+        };
+        let job = match self
+            .records
+            .update(&self.cx(), job.id.as_str(), begun, Some(job.version))
+            .await
+        {
+            Ok(job) => job,
+            // Another worker has it.
+            Err(error) if is_lost(&error) => return Ok(()),
+            Err(error) => return Err(error),
+        };
+        let failure = if attempt > kind.attempts {
+            Some("an earlier attempt ended the process".to_owned())
+        } else {
+            self.done(kind, &job, attempt).await.err()
+        };
+        let written = match failure {
+            None => self.finish(&job).await,
+            Some(text) => self.fail(kind, &job, attempt, text).await,
+        };
+        match written {
+            // The lease ended, and another worker has the job.
+            Err(error) if is_lost(&error) => Ok(()),
+            written => written,
+        }
+    }
+
+    /// Does the work; the error is the text of the failure.
+    async fn done(
+        &self,
+        kind: &Kind,
+        job: &QueuedJob,
+        attempt: u32,
+    ) -> std::result::Result<(), String> {
+        let cx = JobCx {
+            cx: self.cx(),
+            adapters: self.adapters.clone(),
+            id: job.id.clone(),
+            attempt,
+        };
+        let work = (kind.run)(&job.payload, cx)
+            .map_err(|_| "the stored value cannot be read".to_owned())?;
+        match tokio::time::timeout(kind.timeout, AssertUnwindSafe(work).catch_unwind()).await {
+            Ok(Ok(Ok(()))) => Ok(()),
+            Ok(Ok(Err(error))) => Err(text_of(&error)),
+            Ok(Err(_)) => Err("it panicked".to_owned()),
+            Err(_) => Err(format!("it took longer than {:?}", kind.timeout)),
+        }
+    }
+
+    fn recurring(&self, job: &QueuedJob) -> Option<&Recurring> {
+        let mut recurring = self.recurring.iter();
+        (job.key.as_deref() == Some(KEY)).then(|| recurring.find(|one| one.name == job.name))?
+    }
+
+    /// Removes a job that is done, or sets the next time of one that recurs.
+    async fn finish(&self, job: &QueuedJob) -> Result<()> {
+        let cx = self.cx();
+        let Some(recurring) = self.recurring(job) else {
+            return self
+                .records
+                .delete(&cx, job.id.as_str(), Some(job.version))
+                .await;
+        };
+        let patch = QueuedJobPatch {
+            due_at: Some(recurring.after(cx.now())?),
+            attempts: Some(0),
+            error: Some(None),
+            ..QueuedJobPatch::default()
+        };
+        self.records
+            .update(&cx, job.id.as_str(), patch, Some(job.version))
+            .await
+            .map(drop)
+    }
+
+    /// Writes a failure: the job is tried again, or parked after its last attempt. A job that recurs
+    /// waits for its next time.
+    async fn fail(&self, kind: &Kind, job: &QueuedJob, attempt: u32, text: String) -> Result<()> {
+        let cx = self.cx();
+        let over = attempt >= kind.attempts;
+        let mut patch = QueuedJobPatch {
+            due_at: Some(later(cx.now(), (kind.pause)(attempt))),
+            error: Some(Some(text.clone())),
+            ..QueuedJobPatch::default()
+        };
+        match self.recurring(job) {
+            Some(recurring) if over => {
+                patch.due_at = Some(recurring.after(cx.now())?);
+                patch.attempts = Some(0);
+            }
+            None if over => patch.status = Some(JobStatus::Parked),
+            _ => {}
+        }
+        if over {
+            tracing::error!(
+                job = job.name,
+                id = job.id,
+                attempt,
+                cause = text,
+                "a job failed for the last time"
+            );
+        } else {
+            tracing::warn!(
+                job = job.name,
+                id = job.id,
+                attempt,
+                cause = text,
+                "a job failed and is tried again"
+            );
+        }
+        self.records
+            .update(&cx, job.id.as_str(), patch, Some(job.version))
+            .await
+            .map(drop)
+    }
+}
+
+fn is_lost(error: &Error) -> bool {
+    matches!(error.code(), Code::PreconditionFailed | Code::NotFound)
+}
+
+/// An error with its causes, short enough to be stored.
+fn text_of(error: &Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = std::error::Error::source(error);
+    while let Some(one) = cause {
+        text.push_str(": ");
+        text.push_str(&one.to_string());
+        cause = one.source();
+    }
+    text.chars()
+        .filter(|c| *c != '\0')
+        .take(MOST_ERROR)
+        .collect()
+}
+
+pub(crate) fn later(at: Timestamp, by: Duration) -> Timestamp {
+    let by = i64::try_from(by.as_millis()).unwrap_or(i64::MAX);
+    Timestamp::from_millis(at.millis().saturating_add(by))
+}

@@ -1,0 +1,117 @@
+//! The loop of a worker: it takes work that is due, runs it, and sleeps until there is more.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use linchpin::{BoxFuture, Result};
+use tokio::sync::{Notify, watch};
+use tokio::task::{JoinHandle, JoinSet};
+
+/// The interval at which a worker looks for work if nothing wakes it.
+const LOOK: Duration = Duration::from_millis(250);
+/// The pause after a failure of the store.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// Something with work that is due at times.
+///
+/// `claim` leases work in the store, so that no other process has it at the same time. `run` does
+/// one piece of it, and writes the result only if it still holds the lease.
+pub trait Source: Send + Sync + 'static {
+    /// A piece of leased work.
+    type Item: Send + 'static;
+
+    /// The name, for the log.
+    fn name(&self) -> &'static str;
+
+    /// The most pieces that run at the same time.
+    fn at_once(&self) -> usize;
+
+    /// Leases work that is due, in the order of its time.
+    ///
+    /// # Errors
+    /// Of the store. The worker tries again after a second.
+    fn claim(&self) -> BoxFuture<'_, Result<Vec<Self::Item>>>;
+
+    /// Does a piece of work. It should end soon when `stopped` is true.
+    fn run(
+        self: Arc<Self>,
+        item: Self::Item,
+        stopped: watch::Receiver<bool>,
+    ) -> BoxFuture<'static, ()>;
+}
+
+/// A running worker.
+#[derive(Debug)]
+pub struct Worker {
+    stop: watch::Sender<bool>,
+    task: JoinHandle<()>,
+}
+
+impl Worker {
+    /// Starts a worker. It looks for work four times a second, and at once after `wake`.
+    pub fn start<S: Source>(source: Arc<S>, wake: Arc<Notify>) -> Self {
+        let (stop, stopped) = watch::channel(false);
+        let task = tokio::spawn(work(source, wake, stopped));
+        Self { stop, task }
+    }
+
+    /// Begins no further piece of work.
+    pub fn stop(&self) {
+        // The worker may have ended already.
+        let _ = self.stop.send(true);
+    }
+
+    /// Stops, and waits for the work that is under way: at most for `patience`. Another process
+    /// repeats what takes longer, after its lease.
+    pub async fn ended(self, patience: Duration) {
+        self.stop();
+        let abort = self.task.abort_handle();
+        match tokio::time::timeout(patience, self.task).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::error!(%error, "a worker ended early"),
+            Err(_) => {
+                tracing::warn!("work under way is repeated later, because it takes too long");
+                abort.abort();
+            }
+        }
+    }
+}
+
+async fn work<S: Source>(source: Arc<S>, wake: Arc<Notify>, mut stopped: watch::Receiver<bool>) {
+    let mut running = JoinSet::new();
+    while !*stopped.borrow() {
+        let mut pause = LOOK;
+        if running.len() < source.at_once() {
+            match source.claim().await {
+                Ok(items) if items.is_empty() => {}
+                Ok(items) => {
+                    for item in items {
+                        running.spawn(Arc::clone(&source).run(item, stopped.clone()));
+                    }
+                    continue;
+                }
+                Err(error) => {
+                    tracing::warn!(worker = source.name(), error = ?error, "work cannot be leased; it is tried again");
+                    pause = PAUSE;
+                }
+            }
+        }
+        tokio::select! {
+            () = wake.notified() => {}
+            () = tokio::time::sleep(pause) => {}
+            _ = stopped.changed() => {}
+            Some(ended) = running.join_next(), if !running.is_empty() => note(source.name(), ended),
+        }
+    }
+    while let Some(ended) = running.join_next().await {
+        note(source.name(), ended);
+    }
+}
+
+fn note(worker: &'static str, ended: std::result::Result<(), tokio::task::JoinError>) {
+    if let Err(error) = ended
+        && error.is_panic()
+    {
+        tracing::error!(worker, %error, "work panicked; it is repeated after its lease");
+    }
+}
