@@ -9,4 +9,4 @@ mod worker;
 pub(crate) use attempt::{Attempt, Content, Sender};
 pub(crate) use flight::{Records, of_tenant};
 pub(crate) use outcome::{Next, later};
-pub(crate) use worker::{Worker, Workers};
+pub(crate) use worker::Workers;

@@ -11,9 +11,9 @@ use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
 use linchpin::http::Clock;
 use linchpin::seal::DataKeys;
-use linchpin::{Cx, Error, Result, Timestamp};
+use linchpin::{BoxFuture, Cx, Error, Result, Timestamp};
+use linchpin_jobs::Source;
 use tokio::sync::{Notify, Semaphore, watch};
-use tokio::task::{JoinHandle, JoinSet};
 
 use super::attempt::{Attempt, Content, Sender, timeout_of};
 use super::flight::Records;
@@ -29,10 +29,6 @@ use crate::secrets::Secrets;
 const LEASE: Duration = Duration::from_mins(1);
 /// The time that a lease must last beyond the longest attempt.
 const BEYOND: Duration = Duration::from_secs(15);
-/// The interval at which a worker looks for due endpoints if nothing wakes it.
-const LOOK: Duration = Duration::from_millis(250);
-/// The longest pause after a failure of the store.
-const PAUSE: Duration = Duration::from_secs(1);
 /// How long attempts are kept.
 const ATTEMPTS_KEPT: Duration = Duration::from_hours(30 * 24);
 
@@ -46,40 +42,11 @@ pub(crate) struct Workers {
     /// Attempts of this process at the same time.
     pub(crate) slots: Semaphore,
     /// Wakes the worker after new deliveries.
-    pub(crate) wake: Notify,
-}
-
-/// The running worker of a process.
-pub(crate) struct Worker {
-    stop: watch::Sender<bool>,
-    task: JoinHandle<()>,
-}
-
-impl Worker {
-    /// Starts the worker.
-    pub(crate) fn start(workers: Arc<Workers>) -> Self {
-        let (stop, stopped) = watch::channel(false);
-        let task = tokio::spawn(workers.run(stopped));
-        Self { stop, task }
-    }
-
-    /// Begins no further attempt.
-    pub(crate) fn stop(&self) {
-        // The worker may have ended already.
-        let _ = self.stop.send(true);
-    }
-
-    /// Waits for the attempts that are under way.
-    pub(crate) async fn ended(self) {
-        self.stop();
-        if let Err(error) = self.task.await {
-            tracing::error!(%error, "the worker of webhooks ended early");
-        }
-    }
+    pub(crate) wake: Arc<Notify>,
 }
 
 /// A leased endpoint.
-struct Leased {
+pub(crate) struct Leased {
     endpoint: WebhookEndpoint,
     token: String,
     until: Timestamp,
@@ -91,41 +58,31 @@ struct Flight {
     attempt: Attempt,
 }
 
-impl Workers {
-    async fn run(self: Arc<Self>, mut stopped: watch::Receiver<bool>) {
-        let mut serving = JoinSet::new();
-        while !*stopped.borrow() {
-            let more = serving.len() < self.config.workers
-                && match self.lease().await {
-                    Ok(leased) => {
-                        let any = !leased.is_empty();
-                        for leased in leased {
-                            serving.spawn(Arc::clone(&self).serve(leased, stopped.clone()));
-                        }
-                        any
-                    }
-                    Err(error) => {
-                        tracing::warn!(%error, "endpoints of webhooks cannot be leased; it is tried again");
-                        tokio::select! {
-                            () = tokio::time::sleep(PAUSE) => {}
-                            _ = stopped.changed() => {}
-                        }
-                        false
-                    }
-                };
-            if more {
-                continue;
-            }
-            tokio::select! {
-                () = self.wake.notified() => {}
-                () = tokio::time::sleep(LOOK) => {}
-                _ = stopped.changed() => {}
-                Some(_) = serving.join_next(), if !serving.is_empty() => {}
-            }
-        }
-        while serving.join_next().await.is_some() {}
+impl Source for Workers {
+    type Item = Leased;
+
+    fn name(&self) -> &'static str {
+        "webhooks"
     }
 
+    fn at_once(&self) -> usize {
+        self.config.workers
+    }
+
+    fn claim(&self) -> BoxFuture<'_, Result<Vec<Leased>>> {
+        Box::pin(self.lease())
+    }
+
+    fn run(
+        self: Arc<Self>,
+        leased: Leased,
+        stopped: watch::Receiver<bool>,
+    ) -> BoxFuture<'static, ()> {
+        Box::pin(self.serve(leased, stopped))
+    }
+}
+
+impl Workers {
     fn now(&self) -> Timestamp {
         (self.clock)()
     }

@@ -14,18 +14,21 @@ use linchpin::http::{NamedCheck, PluginRoute};
 use linchpin::{
     BoxFuture, Environment, Error, Package, Plugin, PostCx, Problem, Result, RouteOverride,
 };
+use linchpin_jobs::Worker;
 use linchpin_safe_client::{Resolve, SafeClient, Settings};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, Semaphore};
 
 pub use self::config::WebhooksConfig;
 use crate::catalogue::Catalogue;
-use crate::delivery::{Records, Sender, Worker, Workers};
+use crate::delivery::{Records, Sender, Workers};
 use crate::entity::{ENTITIES, webhook_endpoint};
 use crate::intake::{CONSUMER, Intake};
 
 /// The name of the plugin.
 pub(crate) const PLUGIN: &str = "webhooks";
+/// The longest time for which a stop waits for attempts: the longest attempt, and its result.
+const PATIENCE: Duration = Duration::from_secs(35);
 /// The guard of the routes that manage endpoints.
 pub(crate) const MANAGE: &str = "manage_webhooks";
 
@@ -204,7 +207,7 @@ impl Webhooks {
             keys,
             clock: Arc::clone(cx.clock()),
             slots: Semaphore::new(self.config.workers),
-            wake: Notify::new(),
+            wake: Arc::new(Notify::new()),
             config: self.config.clone(),
         });
         let parts = Parts {
@@ -256,7 +259,8 @@ impl Plugin for Webhooks {
 
     fn started(&self) {
         if let Ok(parts) = self.place.parts() {
-            *self.worker.lock() = Some(Worker::start(Arc::clone(&parts.workers)));
+            let wake = Arc::clone(&parts.workers.wake);
+            *self.worker.lock() = Some(Worker::start(Arc::clone(&parts.workers), wake));
         }
     }
 
@@ -271,7 +275,7 @@ impl Plugin for Webhooks {
         Box::pin(async {
             let worker = self.worker.lock().take();
             if let Some(worker) = worker {
-                worker.ended().await;
+                worker.ended(PATIENCE).await;
             }
             Ok(())
         })
