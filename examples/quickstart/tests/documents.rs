@@ -18,7 +18,7 @@ const DOCUMENTS: [&str; 4] = [
     "docs/stores.md",
 ];
 /// Sources that contain the snippets, character by character.
-const SOURCES: [&str; 19] = [
+const SOURCES: [&str; 21] = [
     "examples/quickstart/src/main.rs",
     "examples/quickstart/tests/guide/main.rs",
     "examples/quickstart/tests/guide/extended.rs",
@@ -34,7 +34,9 @@ const SOURCES: [&str; 19] = [
     "examples/tenants/src/main.rs",
     "examples/tenants/src/members.rs",
     "examples/tenants/src/report.rs",
+    "plugins/jobs/tests/acceptance.rs",
     "plugins/realtime/tests/acceptance/bed.rs",
+    "plugins/webhooks/tests/acceptance/bed.rs",
     "examples/toy-store/src/lib.rs",
     "examples/toy-store/tests/app.rs",
     "examples/toy-store/tests/conformance.rs",

@@ -1,5 +1,5 @@
 //! Jobs of an app on SQLite, run by its worker.
-#![allow(clippy::unwrap_used)] // cases that fail
+#![allow(missing_docs, clippy::unwrap_used)] // a test entity, and cases that fail
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use linchpin::entity::ListQuery;
 use linchpin::prelude::*;
-use linchpin::{Cx, Error, Running};
+use linchpin::{Cx, Error, Field, Running};
 use linchpin_jobs::{Job, JobCx, JobQueue, JobStatus, Jobs, QueuedJob};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
@@ -90,7 +90,46 @@ impl Job for Tick {
     }
 }
 
-static NONE: Package = package!(name = "none", entities = []);
+/// A product in the shelf.
+#[entity(routes(auth = none))]
+#[derive(Clone, Debug)]
+pub struct Product {
+    #[field(primary, default = uuid)]
+    pub id: String,
+    #[field(default = 0)]
+    pub stock: i64,
+}
+
+/// Puts ten pieces into the shelf.
+#[operation(kind = "increment", field = stock, by = 10)]
+pub const REFILL: Operation<Product>;
+
+/// Refills what is sold out.
+#[derive(Serialize, Deserialize)]
+struct Restock;
+
+impl Job for Restock {
+    const NAME: &'static str = "restock";
+
+    async fn run(self, cx: JobCx) -> Result<()> {
+        let products = cx.adapters.get::<Product>()?;
+        let sold_out = ListQuery::new().filter(product::stock.eq(0));
+        for product in products.list(&cx.cx, sold_out).await?.items {
+            products.refill(&cx.cx, product.id).await?;
+        }
+        Ok(())
+    }
+}
+
+fn with_jobs(app: App) -> App {
+    app.plugin(
+        Jobs::new()
+            .job::<Say>()
+            .every("0 3 * * 1-5 Europe/Berlin", &Restock),
+    )
+}
+
+static SHELF: Package = package!(name = "shelf", entities = [entity(Product, [REFILL])]);
 
 /// An app on a database that it may share with others.
 struct Bed {
@@ -139,6 +178,10 @@ impl World {
     }
 
     fn app(&self, jobs: Jobs) -> App {
+        self.bare().plugin(jobs)
+    }
+
+    fn bare(&self) -> App {
         let ahead = Arc::clone(&self.ahead);
         let config = Config::new()
             .port(0)
@@ -152,8 +195,7 @@ impl World {
                 let now = Timestamp::system_now().millis();
                 Timestamp::from_millis(now + ahead.load(Ordering::SeqCst))
             })
-            .plugin(jobs)
-            .package(&NONE)
+            .package(&SHELF)
     }
 }
 
@@ -208,6 +250,44 @@ async fn a_job_runs_once_after_the_commit_and_not_after_a_rollback() {
     assert_eq!(bed.log.until(1).await, ["committed"]);
     bed.until_empty().await;
     assert_eq!(bed.log.all(), ["committed"]);
+}
+
+#[tokio::test]
+async fn a_job_reaches_the_records_of_the_app() {
+    let bed = World::new().start(Jobs::new().job::<Restock>()).await;
+    let products = bed.app.adapters().get::<Product>().unwrap();
+    let (empty, full) = (
+        products
+            .create(&cx(), ProductCreate { stock: None })
+            .await
+            .unwrap(),
+        products
+            .create(&cx(), ProductCreate { stock: Some(3) })
+            .await
+            .unwrap(),
+    );
+    bed.queue.put(&cx(), &Restock).await.unwrap();
+    bed.until_empty().await;
+    for (id, stock) in [(empty.id, 10), (full.id, 3)] {
+        let product = products.get(&cx(), id).await.unwrap().unwrap();
+        assert_eq!(product.stock, stock);
+    }
+}
+
+#[tokio::test]
+async fn a_schedule_may_have_a_time_zone() {
+    let world = World::new();
+    let app = with_jobs(world.bare()).start().await.unwrap();
+    let jobs = app.adapters().get::<QueuedJob>().unwrap();
+    let job = jobs
+        .list(&cx(), ListQuery::new())
+        .await
+        .unwrap()
+        .items
+        .remove(0);
+    // Three in the morning in Berlin is one or two in UTC.
+    let hour = job.due_at.millis() % 86_400_000 / 3_600_000;
+    assert!((1..=2).contains(&hour), "{}", job.due_at);
 }
 
 #[tokio::test]

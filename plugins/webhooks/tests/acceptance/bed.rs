@@ -51,6 +51,11 @@ pub static SHOP: Package = package!(
     entities = [entity(Order, [PAY]), entity(Note)]
 );
 
+/// Customers hear of orders, and nothing else leaves the app.
+fn webhooks() -> Webhooks {
+    Webhooks::new(webhook_events! { Order: [created, updated, deleted, PAY] })
+}
+
 pub struct Bed {
     pub app: Running,
     /// Milliseconds by which the clock of the app is ahead.
@@ -103,12 +108,11 @@ impl Bed {
             .database(format!("sqlite:{}", folder.path().join("app.db").display()))
             .signing_secret(SECRET)
             .data_keys(keys.iter().copied());
-        let webhooks = Webhooks::new(webhook_events! { Order: [created, updated, deleted, PAY] })
-            .configure(|config| {
-                config.allow_http = true;
-                config.allow_cidrs = vec!["127.0.0.0/8".parse().unwrap()];
-                change(config);
-            });
+        let webhooks = webhooks().configure(|config| {
+            config.allow_http = true;
+            config.allow_cidrs = vec!["127.0.0.0/8".parse().unwrap()];
+            change(config);
+        });
         let app = App::new(config)
             .clock(clock)
             .plugin(JwtAuth::new())
