@@ -5,6 +5,7 @@ mod seed;
 
 use linchpin::prelude::*;
 use linchpin_auth::Auth;
+use linchpin_webhooks::{Webhooks, WebhooksConfig, webhook_events};
 
 /// Something to buy. Money is whole cents.
 #[entity(
@@ -146,8 +147,13 @@ pub static SHOP: Package = package!(
 #[tokio::main]
 async fn main() -> linchpin::Result<()> {
     let auth = Auth::from_env().roles(["staff"]);
+    // Members of the staff give the addresses of the warehouse and the accounts.
+    let webhooks = Webhooks::new(webhook_events! { Order: [created, updated] })
+        .config(WebhooksConfig::from_env())
+        .configure(|config| config.management_role = "staff".to_owned());
     App::new(Config::from_env()?)
         .plugin(auth)
+        .plugin(webhooks)
         .package(&SHOP)
         .command("seed", "fills the shelves", seed::run)
         .run()

@@ -1,5 +1,8 @@
 //! The shop over HTTP: on SQLite, on PostgreSQL if it is built in, and the README.
 
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpListener;
+
 use example_support::client::Client;
 use example_support::seeded::Seeded;
 use example_support::session::golden;
@@ -189,6 +192,61 @@ fn shop(app: &Seeded) {
         Some(2),
         "{mug}"
     );
+}
+
+#[test]
+fn an_order_reaches_the_warehouse() {
+    let warehouse = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let url = format!(
+        "http://{}/orders",
+        warehouse.local_addr().expect("an address")
+    );
+    let app = start(&[
+        ("LINCHPIN_WEBHOOKS_ALLOW_HTTP", "true"),
+        ("LINCHPIN_WEBHOOKS_ALLOW_CIDRS", "127.0.0.0/8"),
+    ]);
+    let (alice, staff) = (app.user("alice", &[]), app.user("sam", &["staff"]));
+    let endpoint = json!({"url": url, "events": ["shop.orders.created"]});
+    let refused = alice.send("POST", "/webhooks/endpoints", endpoint.clone());
+    assert_eq!(refused.status, 403);
+    let made = staff.send("POST", "/webhooks/endpoints", endpoint);
+    assert_eq!(made.status, 201, "{}", made.body);
+    let product = staff.ask("GET", "/products?limit=1", "").body["items"][0]["id"].clone();
+    let order = json!({"productId": product, "quantity": 2, "totalCents": 1980});
+    let order = staff.send("POST", "/orders", order);
+    assert_eq!(order.status, 201, "{}", order.body);
+
+    let (mut socket, _) = warehouse.accept().expect("a delivery");
+    let mut request = String::new();
+    let mut lines = BufReader::new(socket.try_clone().expect("a second handle"));
+    while !request.ends_with("\r\n\r\n") {
+        assert!(
+            lines.read_line(&mut request).expect("a line") > 0,
+            "{request}"
+        );
+    }
+    let length = request
+        .lines()
+        .find_map(|line| {
+            line.to_ascii_lowercase()
+                .strip_prefix("content-length: ")?
+                .parse()
+                .ok()
+        })
+        .expect("a length");
+    let mut body = vec![0; length];
+    lines.read_exact(&mut body).expect("the body");
+    socket
+        .write_all(b"HTTP/1.1 204 No Content\r\n\r\n")
+        .expect("an answer");
+    assert!(
+        request.starts_with("POST /orders HTTP/1.1\r\n"),
+        "{request}"
+    );
+    assert!(request.contains("webhook-signature: v1,"), "{request}");
+    let body: serde_json::Value = serde_json::from_slice(&body).expect("JSON");
+    assert_eq!(body["type"], "shop.orders.created");
+    assert_eq!(body["data"], order.body);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! The plugin: it knows the jobs of an app, and runs its worker.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -110,13 +110,13 @@ impl Jobs {
     fn checked(&self) -> std::result::Result<Vec<Recurring>, Vec<Problem>> {
         let mut problems = Vec::new();
         let mut wrong = |text: String| problems.push(Problem::new("jobs", "invalid", text));
-        let mut seen: BTreeMap<&str, ()> = BTreeMap::new();
+        let mut seen = BTreeSet::new();
         for kind in &self.kinds {
             let name = kind.name;
             if name.is_empty() || name.len() > 100 {
                 wrong(format!("the job `{name}` needs a name of 1 to 100 bytes"));
             }
-            if seen.insert(name, ()).is_some() {
+            if !seen.insert(name) {
                 wrong(format!(
                     "two jobs are named `{name}`: each needs a name of its own"
                 ));
