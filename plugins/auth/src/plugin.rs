@@ -265,8 +265,7 @@ impl Plugin for Auth {
             cx.registrar()
                 .roles_of("auth.roles", auth.roles.iter().cloned());
             if let Some(core) = self.core.get() {
-                core.check_data_keys().await?;
-                crate::flow::register_sealed(cx)?;
+                crate::flow::register_sealed(core, cx)?;
                 if let (Some(bus), Some(receiver)) =
                     (&auth.session.bus, core.invalidations.lock().take())
                 {

@@ -25,10 +25,10 @@ pub(super) fn prepare(post: &mut PostCx) -> BoxFuture<'_, Result<()>> {
     Box::pin(async {
         if let Some(keys) = &post.data_keys {
             let reseals = std::mem::take(&mut post.registrar.reseals);
-            let rekey = Rekey::new(Arc::clone(keys), reseals);
+            post.adapters.provide(Rekey::new(Arc::clone(keys), reseals));
+            let rekey = post.adapters.provided::<Rekey>()?;
             let missing = |e| startup(checks::chain(&e));
             rekey.check(&Cx::system(NAME)).await.map_err(missing)?;
-            post.adapters.provide(rekey);
         }
         Ok(())
     })

@@ -384,7 +384,7 @@ impl PostCx {
     /// that changes meanwhile is kept.
     ///
     /// If the entity has an index that begins with the field, start-up also fails while a value
-    /// needs a key that is not configured.
+    /// needs a key that is not configured. `linchpin-auth` checks fields without an index too.
     ///
     /// ```
     /// use linchpin::prelude::*;

@@ -52,8 +52,9 @@ pub trait Reseal: Send + Sync + 'static {
     /// Whether any value needs the key `kid`.
     fn needs<'a>(&'a self, cx: &'a Cx, kid: &'a str) -> BoxFuture<'a, Result<bool>>;
 
-    /// The id of a key that a value needs and that is not configured. Start-up calls it, so it must
-    /// not read all records. The default finds none.
+    /// The id of a key that a value needs and that is not configured. Start-up calls it after
+    /// `setup_post` of all plugins, when [`Rekey`] is provided. It must not read all records. The
+    /// default finds none.
     fn gone<'a>(&'a self, cx: &'a Cx) -> BoxFuture<'a, Result<Option<String>>> {
         let _ = cx;
         Box::pin(async { Ok(None) })
@@ -115,13 +116,27 @@ impl Rekey {
         for kid in self.keys.kids().skip(1) {
             for values in &self.all {
                 done.rewritten += values.reseal(cx, kid).await?;
-                if values.needs(cx, kid).await? {
-                    let names = done.needed.entry(kid.to_owned()).or_default();
-                    names.push(values.name().to_owned());
-                }
+            }
+            let names = self.needed(cx, kid).await?;
+            if !names.is_empty() {
+                done.needed.insert(kid.to_owned(), names);
             }
         }
         Ok(done)
+    }
+
+    /// The names of the values that need the key `kid`.
+    ///
+    /// # Errors
+    /// If the store fails.
+    pub async fn needed(&self, cx: &Cx, kid: &str) -> Result<Vec<String>> {
+        let mut names = Vec::new();
+        for values in &self.all {
+            if values.needs(cx, kid).await? {
+                names.push(values.name().to_owned());
+            }
+        }
+        Ok(names)
     }
 
     /// Refuses to start if a value needs a key that is not configured.

@@ -1,22 +1,23 @@
 //! Keys of stored data: whether any data needs a missing key, and encryption of all data with the
 //! newest key.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use linchpin::entity::Comparand;
 use linchpin::filter::Filter;
 use linchpin::prelude::*;
-use linchpin::seal::Rekey;
-use linchpin::{Code, Cx, PostCx};
+use linchpin::seal::{Rekey, Reseal};
+use linchpin::{BoxFuture, Code, Cx, PostCx};
 use serde_json::json;
 
 use crate::core::{AuditEvent, Client, Core};
 use crate::entities::User;
 use crate::keys::uses::{DataKeyUse, DataKeyUseCreate};
 use crate::mail::MailKind;
-use crate::mfa::entity::{Factor, RecoveryCode, factor, recovery_code};
-use crate::onetime::entity::{OneTime, one_time};
-use crate::outbox::entity::{Outbox, outbox};
+use crate::mfa::entity::{RecoveryCode, factor, recovery_code};
+use crate::onetime::entity::one_time;
+use crate::outbox::entity::outbox;
 
 /// Number of records in one read.
 const PAGE: u32 = 100;
@@ -72,28 +73,59 @@ where
     from.gte(begin).and(to.lt(end))
 }
 
-/// Registers the encrypted fields for `rekey`.
+/// Registers the encrypted fields and the recovery codes for `rekey`.
 ///
 /// # Errors
 /// If an entity is missing.
-pub(crate) fn register(cx: &mut PostCx) -> Result<()> {
+pub(crate) fn register(core: &Arc<Core>, cx: &mut PostCx) -> Result<()> {
+    cx.registrar().reseal(Codes(Arc::clone(core)));
     cx.sealed_field(outbox::sealed)?;
     cx.sealed_field(one_time::sealed)?;
     cx.sealed_field(factor::sealed)
 }
 
+/// The recovery codes, of which only MACs are stored. It also checks whether any stored value of
+/// the app needs a missing key, because this plugin records the keys that were used.
+struct Codes(Arc<Core>);
+
+/// The name of the recovery codes in messages.
+const CODES: &str = "auth_recovery_codes.mac";
+
+impl Reseal for Codes {
+    fn name(&self) -> &'static str {
+        CODES
+    }
+
+    fn reseal<'a>(&'a self, _: &'a Cx, _: &'a str) -> BoxFuture<'a, Result<u64>> {
+        Box::pin(async { Ok(0) })
+    }
+
+    fn needs<'a>(&'a self, cx: &'a Cx, kid: &'a str) -> BoxFuture<'a, Result<bool>> {
+        Box::pin(async move {
+            let found = self.0.parts.codes.list(cx, codes(kid).limit(1)).await?;
+            Ok(!found.items.is_empty())
+        })
+    }
+
+    fn gone<'a>(&'a self, _: &'a Cx) -> BoxFuture<'a, Result<Option<String>>> {
+        Box::pin(async { self.0.check_data_keys().await.map(|()| None) })
+    }
+}
+
 impl Core {
-    /// Stores the name of the newest key, and checks whether any data needs a key that is no longer
-    /// configured. It only queries by the names of such keys, so no start reads all records.
+    /// Stores the name of the newest key, and checks whether any data, that of other plugins
+    /// included, needs a key that is no longer configured. It only queries by the names of such
+    /// keys, so only the start after a key was removed may read all records.
     ///
     /// # Errors
     /// If data needs a missing key.
     pub(crate) async fn check_data_keys(&self) -> Result<()> {
         let cx = Client::own(self.now()).cx();
+        let rekey = self.adapters.provided::<Rekey>()?;
         let uses = self.adapters.get::<DataKeyUse>()?;
         let used = uses.list(&cx, ListQuery::new().limit(PAGE)).await?.items;
         for gone in used.iter().filter(|used| !self.parts.keys.knows(&used.id)) {
-            if self.is_needed(&cx, &gone.id).await? {
+            if !rekey.needed(&cx, &gone.id).await?.is_empty() {
                 return Err(Error::new(
                     Code::Internal,
                     format!(
@@ -129,25 +161,24 @@ impl Core {
         let client = Client::own(self.now());
         let cx = client.cx();
         let uses = self.adapters.get::<DataKeyUse>()?;
-        let resealed = self.adapters.provided::<Rekey>()?.run(&cx).await?;
+        let rekey = self.adapters.provided::<Rekey>()?;
+        let resealed = rekey.run(&cx).await?;
         let mut done = Rekeyed {
             rewritten: resealed.rewritten,
             ..Rekeyed::default()
         };
         let newest = self.parts.keys.kid();
-        for former in uses
-            .list(&cx, ListQuery::new().limit(PAGE))
-            .await?
-            .items
-            .into_iter()
-            .filter(|used| used.id != newest)
-        {
-            let holders = self.holders_of_codes(&cx, &former.id).await?;
+        let used = uses.list(&cx, ListQuery::new().limit(PAGE)).await?.items;
+        let used = used.into_iter().map(|used| used.id);
+        let mut former: BTreeSet<String> = resealed.needed.into_keys().chain(used).collect();
+        former.remove(newest);
+        for kid in former {
+            let holders = self.holders_of_codes(&cx, &kid).await?;
             for (id, codes) in holders {
                 let owner = self.users.get(&cx, id.as_str()).await?;
                 if ends_codes {
                     done.ended += self
-                        .end_codes(&cx, &client, &id, owner.as_ref(), &former.id)
+                        .end_codes(&cx, &client, &id, owner.as_ref(), &kid)
                         .await?;
                     continue;
                 }
@@ -157,44 +188,17 @@ impl Core {
                     done.accounts.push(account);
                 }
             }
-            if self.is_needed(&cx, &former.id).await? {
-                done.needed.push(former.id);
-            }
-        }
-        for (kid, names) in resealed.needed {
-            if !done.needed.contains(&kid) {
+            let names = rekey.needed(&cx, &kid).await?;
+            if !names.is_empty() {
                 done.needed.push(kid);
             }
-            done.others.extend(names);
+            for name in names.into_iter().filter(|name| name != CODES) {
+                if !done.others.contains(&name) {
+                    done.others.push(name);
+                }
+            }
         }
         Ok(done)
-    }
-
-    /// Whether any data is encrypted with a key.
-    async fn is_needed(&self, cx: &Cx, kid: &str) -> Result<bool> {
-        let parts = &self.parts;
-        let codes = codes(kid).limit(1);
-        Ok(!parts
-            .outbox
-            .records()
-            .list(cx, mails(kid).limit(1))
-            .await?
-            .items
-            .is_empty()
-            || !parts
-                .tokens
-                .records()
-                .list(cx, tokens(kid).limit(1))
-                .await?
-                .items
-                .is_empty()
-            || !parts
-                .factors
-                .list(cx, factors(kid).limit(1))
-                .await?
-                .items
-                .is_empty()
-            || !parts.codes.list(cx, codes).await?.items.is_empty())
     }
 
     /// The accounts with unused recovery codes under a key, with their number.
@@ -257,18 +261,6 @@ impl Core {
 
 fn codes(kid: &str) -> ListQuery<RecoveryCode> {
     ListQuery::new().filter(under(recovery_code::mac, recovery_code::mac, kid))
-}
-
-fn mails(kid: &str) -> ListQuery<Outbox> {
-    ListQuery::new().filter(under(outbox::sealed, outbox::sealed, kid))
-}
-
-fn tokens(kid: &str) -> ListQuery<OneTime> {
-    ListQuery::new().filter(under(one_time::sealed, one_time::sealed, kid))
-}
-
-fn factors(kid: &str) -> ListQuery<Factor> {
-    ListQuery::new().filter(under(factor::sealed, factor::sealed, kid))
 }
 
 /// 1 if the record was written. 0 if it was deleted or changed meanwhile; it is read again then.

@@ -70,11 +70,6 @@ impl OneTimes {
         }
     }
 
-    /// The adapter of the stored tokens.
-    pub(crate) fn records(&self) -> &OneTimeAdapter {
-        &self.records
-    }
-
     /// Issues a token. The payload is stored with it, encrypted.
     ///
     /// # Errors

@@ -163,11 +163,6 @@ impl OutboxQueue {
         }
     }
 
-    /// The adapter of the stored tasks.
-    pub(crate) fn records(&self) -> &OutboxAdapter {
-        &self.records
-    }
-
     /// Stores a task until it is done or its lifetime is over. It is part of the transaction of
     /// `cx`, if there is one. The worker is woken after the commit.
     ///
