@@ -1,7 +1,8 @@
 //! The programs for tests of plugins and migrations. For authentication: an independent generator of
 //! one-time codes, a real mail server, other token libraries, a browser, an identity provider, a
 //! client of its routes, and a client of OpenAPI documents. For realtime: a Redis server, a client
-//! of server-sent events, and two WebSocket clients. For migrations: a linter of their SQL.
+//! of server-sent events, and two WebSocket clients. For webhooks: libraries that sign and verify.
+//! For migrations: a linter of their SQL.
 
 use std::os::unix::fs::MetadataExt;
 use std::process::{Command, Stdio};
@@ -30,8 +31,14 @@ const WEB_SOCKET: &str = concat!(
     "/../plugins/realtime/tests/peers/ws"
 );
 
+/// The directory of the libraries of webhooks.
+const WEBHOOKS: &str = concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/../plugins/webhooks/tests/peers/node"
+);
+
 /// The name of each program, the command that checks it, and the command that installs it.
-const PEERS: [(&str, &[&str], &[&str]); 14] = [
+const PEERS: [(&str, &[&str], &[&str]); 16] = [
     (
         "openssl",
         &["openssl", "version"],
@@ -144,6 +151,24 @@ const PEERS: [(&str, &[&str], &[&str]); 14] = [
             "install",
             "-q",
             "websockets>=14,<18",
+        ],
+    ),
+    (
+        "standardwebhooks and svix of npm",
+        &["npm", "ls", "--prefix", WEBHOOKS],
+        &["npm", "ci", "--prefix", WEBHOOKS, "--no-audit", "--no-fund"],
+    ),
+    (
+        "standardwebhooks and svix of PyPI",
+        &["python3", "-c", "import standardwebhooks, svix.webhooks"],
+        &[
+            "python3",
+            "-m",
+            "pip",
+            "install",
+            "-q",
+            "standardwebhooks>=1,<2",
+            "svix>=1,<2",
         ],
     ),
 ];

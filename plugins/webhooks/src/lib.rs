@@ -4,8 +4,11 @@
 mod catalogue;
 mod delivery;
 mod entity;
+mod inbound;
 mod intake;
 mod message;
+#[cfg(test)]
+mod peer_tests;
 mod plugin;
 mod secrets;
 mod signature;
@@ -15,4 +18,9 @@ pub use entity::{
     DeliveryReason, DeliveryStatus, DisabledReason, EndpointStatus, ErrorKind, OwnerType, Trigger,
     WebhookAttempt, WebhookDelivery, WebhookEndpoint,
 };
+pub use inbound::{
+    Algorithm, Encoding, Inbound, InboundMessage, InvalidSignature, OwnVerifier, Received,
+    SharedSecret, Verified, Verifier, verify,
+};
 pub use plugin::{Webhooks, WebhooksConfig};
+pub use signature::{SecretFormat, SigningSecret};

@@ -27,14 +27,29 @@ impl std::fmt::Debug for SigningSecret {
 }
 
 impl SigningSecret {
-    pub(crate) fn generate() -> Result<Self> {
+    /// A new secret with 32 random bytes.
+    ///
+    /// # Errors
+    /// If the operating system gives no randomness.
+    pub fn generate() -> Result<Self> {
         let mut key = Zeroizing::new(vec![0; 32]);
         aws_lc_rs::rand::fill(&mut key).map_err(|_| Error::internal("no randomness"))?;
         let text = Zeroizing::new(format!("{PREFIX}{}", STANDARD.encode(&*key)));
         Ok(Self { text, key })
     }
 
-    pub(crate) fn parse(text: &str) -> Result<Self, SecretFormat> {
+    /// Reads the text of a secret.
+    ///
+    /// ```
+    /// use linchpin_webhooks::SigningSecret;
+    ///
+    /// assert!(SigningSecret::parse("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw").is_ok());
+    /// assert!(SigningSecret::parse("hunter2").is_err());
+    /// ```
+    ///
+    /// # Errors
+    /// If the text does not have the form.
+    pub fn parse(text: &str) -> Result<Self, SecretFormat> {
         let encoded = text.strip_prefix(PREFIX).ok_or(SecretFormat)?;
         let key = Zeroizing::new(STANDARD.decode(encoded).map_err(|_| SecretFormat)?);
         if !(24..=64).contains(&key.len()) {
@@ -48,6 +63,11 @@ impl SigningSecret {
 
     pub(crate) fn text(&self) -> &str {
         &self.text
+    }
+
+    /// The bytes that sign.
+    pub(crate) fn key(&self) -> &[u8] {
+        &self.key
     }
 
     pub(crate) fn hint(&self) -> &str {
@@ -79,4 +99,55 @@ pub(crate) fn sign_compat(secrets: &[&SigningSecret], timestamp: i64, body: &[u8
         }
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // The example of the Standard Webhooks libraries.
+    const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
+    const BODY: &[u8] = br#"{"test": 2432232314}"#;
+
+    #[test]
+    fn known_signatures_are_made() {
+        let secret = SigningSecret::parse(SECRET).unwrap();
+        let signature = sign(
+            &[&secret],
+            "msg_p5jXN8AQM9LWM0D4loKWxJek",
+            1_614_265_330,
+            BODY,
+        );
+        assert_eq!(signature, "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=");
+        // By Python's `hmac`.
+        let compat = sign_compat(&[&secret, &secret], 1_614_265_330, BODY);
+        let hex = "2e37df5d4a028c51a7f3133d64ae1e300d2c2c900f1b1d49d4369ad2530f8964";
+        assert_eq!(compat, format!("t=1614265330,v1={hex},v1={hex}"));
+    }
+
+    #[test]
+    fn secrets_have_24_to_64_bytes() {
+        for (bytes, valid) in [(0, false), (23, false), (24, true), (64, true), (65, false)] {
+            let text = format!("{PREFIX}{}", STANDARD.encode(vec![7; bytes]));
+            assert_eq!(SigningSecret::parse(&text).is_ok(), valid, "{bytes}");
+        }
+        for text in [
+            "",
+            "whsec_",
+            "whsec_!",
+            "MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw",
+            "whsec_é",
+        ] {
+            assert!(SigningSecret::parse(text).is_err());
+        }
+        let (one, two) = (
+            SigningSecret::generate().unwrap(),
+            SigningSecret::generate().unwrap(),
+        );
+        assert_ne!(one.text(), two.text());
+        assert_eq!(SigningSecret::parse(one.text()).unwrap().key(), one.key());
+        assert_eq!(one.key().len(), 32);
+        assert!(one.text().ends_with(one.hint()) && one.hint().len() == 4);
+        assert_eq!(format!("{one:?}"), "SigningSecret(..)");
+    }
 }

@@ -1,0 +1,592 @@
+//! Verifies the signatures of received webhooks, over the bytes as received.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use aws_lc_rs::constant_time::verify_slices_are_equal;
+use aws_lc_rs::{digest, hmac};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use http::{HeaderMap, HeaderName};
+use linchpin::{Code, Error, Timestamp};
+use zeroize::Zeroizing;
+
+use crate::signature::SigningSecret;
+
+/// The tolerance of Standard Webhooks in seconds, for clocks that are ahead or behind.
+const TOLERANCE: u64 = 300;
+/// The most signatures of one request that are compared.
+const MOST_SIGNATURES: usize = 64;
+/// The most bytes of a message id.
+const MOST_ID: usize = 256;
+
+/// The check of the signatures of one sender.
+///
+/// ```
+/// use std::time::Duration;
+/// use linchpin_webhooks::{Algorithm, Encoding, SharedSecret, SigningSecret, Verifier};
+///
+/// # fn main() -> Result<(), linchpin_webhooks::SecretFormat> {
+/// let standard = Verifier::StandardWebhooks {
+///     secrets: vec![SigningSecret::parse("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")?],
+/// };
+/// let stripe = Verifier::HmacTimestamped {
+///     header: "stripe-signature".parse().unwrap(),
+///     secrets: vec![SharedSecret::new("the text of the secret")],
+///     tolerance: Duration::from_secs(300),
+/// };
+/// let github = Verifier::Hmac {
+///     header: "x-hub-signature-256".parse().unwrap(),
+///     algorithm: Algorithm::Sha256,
+///     encoding: Encoding::Hex,
+///     prefix: "sha256=".to_owned(),
+///     secrets: vec![SharedSecret::new("the text of the secret")],
+/// };
+/// # Ok(()) }
+/// ```
+#[derive(Clone, Debug)]
+pub enum Verifier {
+    /// Standard Webhooks: the headers `webhook-id`, `webhook-timestamp` and `webhook-signature`, or
+    /// the same with `svix-`. One valid `v1` signature by one of the secrets is enough; other
+    /// versions are skipped. The timestamp may be 300 seconds away from the present.
+    StandardWebhooks {
+        /// The secrets, such as the present and the former one.
+        secrets: Vec<SigningSecret>,
+    },
+    /// A header of the form `t=<seconds>,v1=<hex>`, as Stripe sends: HMAC-SHA256 over
+    /// `<seconds>.<body>`.
+    HmacTimestamped {
+        /// The name of the header.
+        header: HeaderName,
+        /// The secrets, such as the present and the former one.
+        secrets: Vec<SharedSecret>,
+        /// The longest time between the timestamp and the present, in both directions.
+        tolerance: Duration,
+    },
+    /// A header with the HMAC of the body, as GitHub sends. The sender's time is unknown, so an old
+    /// request is refused only as a duplicate.
+    Hmac {
+        /// The name of the header.
+        header: HeaderName,
+        /// The hash function.
+        algorithm: Algorithm,
+        /// The form of the value.
+        encoding: Encoding,
+        /// The text before the value, such as `sha256=`; may be empty.
+        prefix: String,
+        /// The secrets, such as the present and the former one.
+        secrets: Vec<SharedSecret>,
+    },
+    /// A function of the app; see [`Verifier::own`].
+    Own(OwnVerifier),
+}
+
+/// A hash function.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Algorithm {
+    /// SHA-1, only for senders that offer nothing else.
+    Sha1,
+    /// SHA-256.
+    Sha256,
+    /// SHA-512.
+    Sha512,
+}
+
+/// The form of a signature as text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Encoding {
+    /// Hexadecimal digits, of either case.
+    Hex,
+    /// Base64 with padding.
+    Base64,
+}
+
+/// A secret whose bytes are the key of an HMAC. `Debug` does not show it.
+#[derive(Clone)]
+pub struct SharedSecret(Zeroizing<Vec<u8>>);
+
+impl SharedSecret {
+    /// The secret with these bytes, or with the UTF-8 bytes of a text.
+    pub fn new(bytes: impl AsRef<[u8]>) -> Self {
+        Self(Zeroizing::new(bytes.as_ref().to_vec()))
+    }
+}
+
+impl fmt::Debug for SharedSecret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("SharedSecret(..)")
+    }
+}
+
+/// A request with a valid signature.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Verified {
+    /// The id by which repeated messages are recognized: 1 to 256 visible ASCII characters. It is
+    /// the `webhook-id` of Standard Webhooks. The other built-in verifiers have no signed id, so
+    /// they use the SHA-256 hash of the body, in hexadecimal digits.
+    pub message_id: String,
+}
+
+/// The signature is missing, wrong or stale. The sender does not learn which.
+///
+/// It converts to the error 400 `invalid_signature`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the signature is missing, wrong or stale")]
+pub struct InvalidSignature;
+
+impl From<InvalidSignature> for Error {
+    fn from(invalid: InvalidSignature) -> Self {
+        Self::new(Code::Other(400, "invalid_signature"), invalid.to_string())
+    }
+}
+
+type Check = dyn Fn(&HeaderMap, &[u8]) -> Result<Verified, InvalidSignature> + Send + Sync;
+
+/// A function that verifies requests.
+#[derive(Clone)]
+pub struct OwnVerifier(Arc<Check>);
+
+impl fmt::Debug for OwnVerifier {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("OwnVerifier(..)")
+    }
+}
+
+impl Verifier {
+    /// A verifier that calls a function with the headers and the body. The function compares
+    /// secrets in constant time.
+    pub fn own(
+        check: impl Fn(&HeaderMap, &[u8]) -> Result<Verified, InvalidSignature> + Send + Sync + 'static,
+    ) -> Self {
+        Self::Own(OwnVerifier(Arc::new(check)))
+    }
+
+    /// Whether it has no secret, so that it refuses every request.
+    pub(super) fn lacks_secret(&self) -> bool {
+        match self {
+            Self::StandardWebhooks { secrets } => secrets.is_empty(),
+            Self::HmacTimestamped { secrets, .. } | Self::Hmac { secrets, .. } => {
+                secrets.is_empty() || secrets.iter().any(|secret| secret.0.is_empty())
+            }
+            Self::Own(_) => false,
+        }
+    }
+}
+
+/// Verifies the signature of a request. `body` is the body as received, before any parsing.
+///
+/// ```
+/// use linchpin::Timestamp;
+/// use linchpin_webhooks::{InvalidSignature, SigningSecret, Verifier, verify};
+///
+/// # fn main() -> Result<(), linchpin_webhooks::SecretFormat> {
+/// let secret = SigningSecret::parse("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")?;
+/// let verifier = Verifier::StandardWebhooks { secrets: vec![secret] };
+/// let mut headers = http::HeaderMap::new();
+/// let now = Timestamp::from_millis(1_614_265_330_000);
+/// assert_eq!(verify(&headers, b"{}", &verifier, now), Err(InvalidSignature));
+///
+/// let signature = "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=";
+/// headers.insert("webhook-id", "msg_p5jXN8AQM9LWM0D4loKWxJek".parse().unwrap());
+/// headers.insert("webhook-timestamp", "1614265330".parse().unwrap());
+/// headers.insert("webhook-signature", signature.parse().unwrap());
+/// let verified = verify(&headers, br#"{"test": 2432232314}"#, &verifier, now).unwrap();
+/// assert_eq!(verified.message_id, "msg_p5jXN8AQM9LWM0D4loKWxJek");
+/// # Ok(()) }
+/// ```
+///
+/// # Errors
+/// If the signature is missing, wrong or stale.
+pub fn verify(
+    headers: &HeaderMap,
+    body: &[u8],
+    verifier: &Verifier,
+    now: Timestamp,
+) -> Result<Verified, InvalidSignature> {
+    match verifier {
+        Verifier::StandardWebhooks { secrets } => standard(headers, body, secrets, now),
+        Verifier::HmacTimestamped {
+            header,
+            secrets,
+            tolerance,
+        } => timestamped(
+            one(headers, header.as_str())?,
+            body,
+            secrets,
+            *tolerance,
+            now,
+        ),
+        Verifier::Hmac {
+            header,
+            algorithm,
+            encoding,
+            prefix,
+            secrets,
+        } => {
+            let value = one(headers, header.as_str())?;
+            let text = value.strip_prefix(&**prefix).ok_or(InvalidSignature)?;
+            let passed = encoding.decode(text).ok_or(InvalidSignature)?;
+            let tags = secrets
+                .iter()
+                .map(|secret| tag(algorithm.hmac(), &secret.0, &[body]));
+            any_matches(&tags.collect::<Vec<_>>(), &[passed])?;
+            Ok(of_body(body))
+        }
+        Verifier::Own(OwnVerifier(check)) => {
+            let verified = check(headers, body)?;
+            check_id(&verified.message_id)?;
+            Ok(verified)
+        }
+    }
+}
+
+fn standard(
+    headers: &HeaderMap,
+    body: &[u8],
+    secrets: &[SigningSecret],
+    now: Timestamp,
+) -> Result<Verified, InvalidSignature> {
+    const NAMES: [&str; 3] = ["webhook-id", "webhook-timestamp", "webhook-signature"];
+    const SVIX: [&str; 3] = ["svix-id", "svix-timestamp", "svix-signature"];
+    let standard = NAMES.iter().any(|name| headers.contains_key(*name));
+    let [id, timestamp, signatures] = if standard { NAMES } else { SVIX };
+    let (id, timestamp) = (one(headers, id)?, one(headers, timestamp)?);
+    let signatures = one(headers, signatures)?;
+    check_id(id)?;
+    is_recent(timestamp, TOLERANCE, now)?;
+    let passed: Vec<Vec<u8>> = signatures
+        .split(' ')
+        .filter_map(|entry| entry.strip_prefix("v1,"))
+        .take(MOST_SIGNATURES)
+        .filter_map(|text| STANDARD.decode(text).ok())
+        .collect();
+    if passed.is_empty() {
+        return Err(InvalidSignature);
+    }
+    // One HMAC for each secret, however many signatures the request has.
+    let head = format!("{id}.{timestamp}.");
+    let tags = secrets
+        .iter()
+        .map(|secret| tag(hmac::HMAC_SHA256, secret.key(), &[head.as_bytes(), body]));
+    any_matches(&tags.collect::<Vec<_>>(), &passed)?;
+    Ok(Verified {
+        message_id: id.to_owned(),
+    })
+}
+
+fn timestamped(
+    value: &str,
+    body: &[u8],
+    secrets: &[SharedSecret],
+    tolerance: Duration,
+    now: Timestamp,
+) -> Result<Verified, InvalidSignature> {
+    let pairs = || {
+        value
+            .split(',')
+            .filter_map(|pair| pair.trim().split_once('='))
+    };
+    let mut times = pairs().filter(|(name, _)| *name == "t");
+    let (Some((_, timestamp)), None) = (times.next(), times.next()) else {
+        return Err(InvalidSignature);
+    };
+    is_recent(timestamp, tolerance.as_secs(), now)?;
+    let passed: Vec<Vec<u8>> = pairs()
+        .filter(|(name, _)| *name == "v1")
+        .take(MOST_SIGNATURES)
+        .filter_map(|(_, text)| Encoding::Hex.decode(text))
+        .collect();
+    if passed.is_empty() {
+        return Err(InvalidSignature);
+    }
+    let head = format!("{timestamp}.");
+    let tags = secrets
+        .iter()
+        .map(|secret| tag(hmac::HMAC_SHA256, &secret.0, &[head.as_bytes(), body]));
+    any_matches(&tags.collect::<Vec<_>>(), &passed)?;
+    Ok(of_body(body))
+}
+
+/// The value of a header that occurs once.
+fn one<'a>(headers: &'a HeaderMap, name: &str) -> Result<&'a str, InvalidSignature> {
+    let mut values = headers.get_all(name).iter();
+    match (values.next(), values.next()) {
+        (Some(value), None) => value.to_str().map_err(|_| InvalidSignature),
+        _ => Err(InvalidSignature),
+    }
+}
+
+fn check_id(id: &str) -> Result<(), InvalidSignature> {
+    let valid = (1..=MOST_ID).contains(&id.len()) && id.bytes().all(|byte| byte.is_ascii_graphic());
+    if valid { Ok(()) } else { Err(InvalidSignature) }
+}
+
+/// Checks that a time in Unix seconds is at most `tolerance` seconds away from the present.
+fn is_recent(timestamp: &str, tolerance: u64, now: Timestamp) -> Result<(), InvalidSignature> {
+    // `parse` alone would also take a sign.
+    let digits = timestamp.bytes().all(|byte| byte.is_ascii_digit());
+    let seconds: i64 = timestamp.parse().map_err(|_| InvalidSignature)?;
+    let now = now.millis().div_euclid(1_000);
+    if digits && seconds.abs_diff(now) <= tolerance {
+        Ok(())
+    } else {
+        Err(InvalidSignature)
+    }
+}
+
+/// Compares every signature with every valid one, each in constant time.
+fn any_matches(tags: &[hmac::Tag], passed: &[Vec<u8>]) -> Result<(), InvalidSignature> {
+    let mut matches = false;
+    for tag in tags {
+        for signature in passed {
+            matches |= verify_slices_are_equal(tag.as_ref(), signature).is_ok();
+        }
+    }
+    if matches {
+        Ok(())
+    } else {
+        Err(InvalidSignature)
+    }
+}
+
+fn tag(algorithm: hmac::Algorithm, key: &[u8], parts: &[&[u8]]) -> hmac::Tag {
+    let mut mac = hmac::Context::with_key(&hmac::Key::new(algorithm, key));
+    for part in parts {
+        mac.update(part);
+    }
+    mac.sign()
+}
+
+fn of_body(body: &[u8]) -> Verified {
+    let hash = digest::digest(&digest::SHA256, body);
+    let digits = hash.as_ref().iter().map(|byte| format!("{byte:02x}"));
+    Verified {
+        message_id: digits.collect(),
+    }
+}
+
+impl Algorithm {
+    fn hmac(self) -> hmac::Algorithm {
+        match self {
+            Self::Sha1 => hmac::HMAC_SHA1_FOR_LEGACY_USE_ONLY,
+            Self::Sha256 => hmac::HMAC_SHA256,
+            Self::Sha512 => hmac::HMAC_SHA512,
+        }
+    }
+}
+
+impl Encoding {
+    fn decode(self, text: &str) -> Option<Vec<u8>> {
+        match self {
+            Self::Base64 => STANDARD.decode(text).ok(),
+            Self::Hex => {
+                let digit = |byte: u8| char::from(byte).to_digit(16);
+                let pairs = text.as_bytes().chunks(2).map(|pair| match *pair {
+                    [high, low] => u8::try_from(digit(high)? * 16 + digit(low)?).ok(),
+                    _ => None,
+                });
+                pairs.collect()
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::signature::{sign, sign_compat};
+
+    const AT: i64 = 1_614_265_330;
+    const BODY: &[u8] = br#"{"test": 2432232314}"#;
+
+    fn at(seconds: i64) -> Timestamp {
+        Timestamp::from_millis(seconds * 1_000)
+    }
+
+    fn headers(pairs: &[(&'static str, &str)]) -> HeaderMap {
+        let pairs = pairs
+            .iter()
+            .map(|(name, value)| (HeaderName::from_static(name), value.parse().unwrap()));
+        pairs.collect()
+    }
+
+    fn signed(id: &str, time: &str, signature: &str) -> HeaderMap {
+        headers(&[
+            ("webhook-id", id),
+            ("webhook-timestamp", time),
+            ("webhook-signature", signature),
+        ])
+    }
+
+    fn secrets(count: usize) -> Vec<SigningSecret> {
+        (0..count)
+            .map(|_| SigningSecret::generate().unwrap())
+            .collect()
+    }
+
+    #[test]
+    fn standard_webhooks_take_any_secret_and_refuse_changes() {
+        let all = secrets(3);
+        let verifier = Verifier::StandardWebhooks {
+            secrets: all.clone(),
+        };
+        let time = AT.to_string();
+        for secret in &all {
+            let signature = sign(&[secret], "m1", AT, BODY);
+            let among = format!("v1a,xyz v1,AAAA v2,zz {signature} v1,!!");
+            let good = signed("m1", &time, &among);
+            for now in [AT - 300, AT, AT + 300] {
+                let verified = verify(&good, BODY, &verifier, at(now)).unwrap();
+                assert_eq!(verified.message_id, "m1");
+            }
+            for (headers, body, now) in [
+                (&good, BODY, AT + 301),
+                (&good, BODY, AT - 301),
+                (&good, &b"{}"[..], AT),
+                (&signed("m2", &time, &signature), BODY, AT),
+                (&signed("m1", &(AT + 1).to_string(), &signature), BODY, AT),
+                (&signed("m1", &format!("+{time}"), &signature), BODY, AT),
+                (&signed("m1", "99999999999999999999", &signature), BODY, AT),
+                (
+                    &signed("m1", &time, &signature.replace("v1,", "v2,")),
+                    BODY,
+                    AT,
+                ),
+                (&signed("m1", &time, ""), BODY, AT),
+                (&HeaderMap::new(), BODY, AT),
+            ] {
+                let refused = verify(headers, body, &verifier, at(now));
+                assert_eq!(refused, Err(InvalidSignature));
+            }
+            let svix = headers(&[
+                ("svix-id", "m1"),
+                ("svix-timestamp", &time),
+                ("svix-signature", &signature),
+            ]);
+            assert!(verify(&svix, BODY, &verifier, at(AT)).is_ok());
+            // Two values: nobody knows which one was signed.
+            let mut twice = good.clone();
+            twice.append("webhook-id", "m1".parse().unwrap());
+            assert!(verify(&twice, BODY, &verifier, at(AT)).is_err());
+        }
+        let foreign = sign(&[&secrets(1)[0]], "m1", AT, BODY);
+        assert!(verify(&signed("m1", &time, &foreign), BODY, &verifier, at(AT)).is_err());
+    }
+
+    #[test]
+    fn only_the_first_signatures_are_compared() {
+        let all = secrets(1);
+        let good = sign(&[&all[0]], "m1", AT, BODY);
+        let verifier = Verifier::StandardWebhooks { secrets: all };
+        let time = AT.to_string();
+        let after = |count: usize| format!("{}{good}", "v1,AAAA ".repeat(count));
+        assert!(verify(&signed("m1", &time, &after(63)), BODY, &verifier, at(AT)).is_ok());
+        assert!(verify(&signed("m1", &time, &after(64)), BODY, &verifier, at(AT)).is_err());
+    }
+
+    #[test]
+    fn the_compatibility_form_is_timestamped() {
+        let all = secrets(2);
+        let value = sign_compat(&[&all[0], &all[1]], AT, BODY);
+        let of = |secret: &SigningSecret, tolerance| Verifier::HmacTimestamped {
+            header: HeaderName::from_static("x-webhook-signature"),
+            secrets: vec![SharedSecret::new(secret.text())],
+            tolerance: Duration::from_secs(tolerance),
+        };
+        let good = headers(&[("x-webhook-signature", &value)]);
+        for secret in &all {
+            assert!(verify(&good, BODY, &of(secret, 10), at(AT + 10)).is_ok());
+            assert!(verify(&good, BODY, &of(secret, 10), at(AT - 11)).is_err());
+            assert!(verify(&good, b"{}", &of(secret, 10), at(AT)).is_err());
+        }
+        let twice = headers(&[("x-webhook-signature", &format!("t=1,{value}"))]);
+        assert!(verify(&twice, BODY, &of(&all[0], 10), at(AT)).is_err());
+        assert!(verify(&good, BODY, &of(&secrets(1)[0], 10), at(AT)).is_err());
+    }
+
+    #[test]
+    fn plain_hmacs_are_compared_in_each_form() {
+        // The example in GitHub's documentation, and RFC 2202 and RFC 4231, case 2.
+        let cases = [
+            (
+                Algorithm::Sha256,
+                Encoding::Hex,
+                "sha256=",
+                "It's a Secret to Everybody",
+                "Hello, World!",
+                "sha256=757107ea0eb2509fc211221cce984b8a37570b6d7586c22c46f4379c8b043e17",
+            ),
+            (
+                Algorithm::Sha1,
+                Encoding::Hex,
+                "",
+                "Jefe",
+                "what do ya want for nothing?",
+                "EFFCDF6AE5EB2FA2D27416D5F184DF9C259A7C79",
+            ),
+            (
+                Algorithm::Sha256,
+                Encoding::Base64,
+                "",
+                "Jefe",
+                "what do ya want for nothing?",
+                "W9zBRr9gdU5qBCQmCJV1x1oAPwidJzmDnexYuWTsOEM=",
+            ),
+            (
+                Algorithm::Sha512,
+                Encoding::Base64,
+                "",
+                "Jefe",
+                "what do ya want for nothing?",
+                "Fkt6e/z4GeLjlfvnO1bgo4e9ZCIugx/WECcM1+olBVSXWL91wFqZSm0DT2X48Ob9yuqxo01Ka0tjbgcKOLznNw==",
+            ),
+        ];
+        for (algorithm, encoding, prefix, secret, body, value) in cases {
+            let verifier = Verifier::Hmac {
+                header: HeaderName::from_static("x-signature"),
+                algorithm,
+                encoding,
+                prefix: prefix.to_owned(),
+                secrets: vec![SharedSecret::new("former"), SharedSecret::new(secret)],
+            };
+            let of = |value: &str| headers(&[("x-signature", value)]);
+            let verified = verify(&of(value), body.as_bytes(), &verifier, at(0)).unwrap();
+            assert_eq!(verified, of_body(body.as_bytes()));
+            assert!(verify(&of(value), b"other", &verifier, at(0)).is_err());
+            for wrong in [
+                "",
+                "sha256=",
+                "sha256=7",
+                &value[..value.len() - 2],
+                "sha256=zz",
+            ] {
+                assert!(verify(&of(wrong), body.as_bytes(), &verifier, at(0)).is_err());
+            }
+        }
+    }
+
+    #[test]
+    fn own_functions_must_name_a_usable_id() {
+        let of = |id: &'static str| {
+            Verifier::own(move |_, _| {
+                Ok(Verified {
+                    message_id: id.to_owned(),
+                })
+            })
+        };
+        assert!(verify(&HeaderMap::new(), b"", &of("id"), at(0)).is_ok());
+        assert!(verify(&HeaderMap::new(), b"", &of(""), at(0)).is_err());
+        assert!(verify(&HeaderMap::new(), b"", &of("a b"), at(0)).is_err());
+    }
+
+    #[test]
+    fn debug_shows_no_secret() {
+        let verifier = Verifier::HmacTimestamped {
+            header: HeaderName::from_static("x"),
+            secrets: vec![SharedSecret::new("hunter2")],
+            tolerance: Duration::ZERO,
+        };
+        assert!(!format!("{verifier:?}").contains("hunter2"));
+    }
+}
