@@ -1,4 +1,4 @@
-//! Libraries that others wrote verify what we sign: npm and PyPI `standardwebhooks` and `svix`.
+//! Libraries that others wrote verify what we sign: npm and `PyPI` `standardwebhooks` and `svix`.
 
 use std::io::Write as _;
 use std::process::{Command, Stdio};

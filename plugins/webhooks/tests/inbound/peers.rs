@@ -1,4 +1,4 @@
-//! Senders that others wrote: npm and PyPI `standardwebhooks` and `svix`.
+//! Senders that others wrote: npm and `PyPI` `standardwebhooks` and `svix`.
 
 use std::process::Stdio;
 
