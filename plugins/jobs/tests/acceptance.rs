@@ -466,7 +466,7 @@ async fn a_value_that_cannot_be_read_is_parked_and_unknown_jobs_wait() {
     other.log.until(1).await;
     let records = other.app.adapters().get::<QueuedJob>().unwrap();
     let job = other.stored().await.remove(0);
-    let patch = linchpin_jobs_patch(&job);
+    let patch = reshaped(&job);
     records
         .update(&cx(), job.id.as_str(), patch, None)
         .await
@@ -484,10 +484,12 @@ async fn a_value_that_cannot_be_read_is_parked_and_unknown_jobs_wait() {
 }
 
 /// A stored value of another shape.
-fn linchpin_jobs_patch(job: &QueuedJob) -> <QueuedJob as linchpin::Entity>::Patch {
-    let mut patch = <QueuedJob as linchpin::Entity>::Patch::default();
-    patch.payload = Some(job.payload.replace("how", "why"));
-    patch
+fn reshaped(job: &QueuedJob) -> <QueuedJob as linchpin::Entity>::Patch {
+    type Patch = <QueuedJob as linchpin::Entity>::Patch;
+    Patch {
+        payload: Some(job.payload.replace("how", "why")),
+        ..Patch::default()
+    }
 }
 
 #[tokio::test]

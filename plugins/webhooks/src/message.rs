@@ -22,7 +22,7 @@ pub(crate) fn body(event: &EntityEvent) -> Body {
     let head = head(&event.name, &event.at.to_string());
     if event.payload_ref.is_none() {
         let data = event.payload.text();
-        if head.len() + data.len() + 1 <= MOST {
+        if head.len() + data.len() < MOST {
             let text = format!("{head}{data}}}");
             return Body {
                 text,

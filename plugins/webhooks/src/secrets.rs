@@ -20,7 +20,7 @@ pub(crate) struct Secrets(Vec<Secret>);
 
 #[derive(Debug)]
 struct Secret {
-    secret: SigningSecret,
+    signing: SigningSecret,
     created_at: Timestamp,
     expires_at: Option<Timestamp>,
 }
@@ -37,7 +37,7 @@ impl Secrets {
     /// The secrets of a new endpoint.
     pub(crate) fn new(secret: SigningSecret, now: Timestamp) -> Self {
         Self(vec![Secret {
-            secret,
+            signing: secret,
             created_at: now,
             expires_at: None,
         }])
@@ -52,7 +52,7 @@ impl Secrets {
             .map_err(|_| Error::internal("the secrets of an endpoint cannot be parsed"))?;
         let secrets = stored.into_iter().map(|stored| {
             Ok(Secret {
-                secret: SigningSecret::parse(&stored.secret)
+                signing: SigningSecret::parse(&stored.secret)
                     .map_err(|_| Error::internal("a secret of an endpoint cannot be parsed"))?,
                 created_at: Timestamp::from_millis(stored.created_at),
                 expires_at: stored.expires_at.map(Timestamp::from_millis),
@@ -67,7 +67,7 @@ impl Secrets {
             .0
             .iter()
             .map(|secret| Stored {
-                secret: secret.secret.text().to_owned(),
+                secret: secret.signing.text().to_owned(),
                 created_at: secret.created_at.millis(),
                 expires_at: secret.expires_at.map(Timestamp::millis),
             })
@@ -94,7 +94,7 @@ impl Secrets {
         self.0.insert(
             0,
             Secret {
-                secret,
+                signing: secret,
                 created_at: now,
                 expires_at: None,
             },
@@ -109,7 +109,7 @@ impl Secrets {
             .0
             .iter()
             .filter(|one| one.expires_at.is_none_or(|end| end > now));
-        live.map(|one| &one.secret).collect()
+        live.map(|one| &one.signing).collect()
     }
 }
 
@@ -140,16 +140,16 @@ mod tests {
         let text: Vec<String> = made.iter().map(|secret| secret.text().to_owned()).collect();
         let mut made = made.into_iter();
         let mut secrets = Secrets::new(made.next().unwrap(), at(0));
-        let end = secrets.rotate(made.next().unwrap(), Duration::from_secs(60), at(10));
+        let end = secrets.rotate(made.next().unwrap(), Duration::from_mins(1), at(10));
         assert_eq!(end, Some(at(70)));
         assert_eq!(texts(&secrets, at(69)), [text[1].clone(), text[0].clone()]);
         assert_eq!(texts(&secrets, at(70)), [text[1].clone()]);
         // A longer overlap does not prolong the life of older ones.
-        secrets.rotate(made.next().unwrap(), Duration::from_secs(600), at(20));
+        secrets.rotate(made.next().unwrap(), Duration::from_mins(10), at(20));
         assert_eq!(texts(&secrets, at(71)), [text[2].clone(), text[1].clone()]);
         // Five at most, and an overlap of zero ends all former ones at once.
         for _ in 0..4 {
-            secrets.rotate(made.next().unwrap(), Duration::from_secs(600), at(30));
+            secrets.rotate(made.next().unwrap(), Duration::from_mins(10), at(30));
         }
         assert_eq!(texts(&secrets, at(31)).len(), 5);
         assert_eq!(

@@ -157,8 +157,8 @@ mod tests {
             ),
             (2, 3, 4)
         );
-        assert_eq!(config.disable_after, Duration::from_secs(7200));
-        assert_eq!(config.retention, Duration::from_secs(86_400));
+        assert_eq!(config.disable_after, Duration::from_hours(2));
+        assert_eq!(config.retention, Duration::from_hours(24));
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Routes beside those of the entities: rotation of secrets, tests, replays, and the catalogue.
 
+use std::future::ready;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -144,7 +145,7 @@ pub(super) fn all(place: &Place) -> Vec<PluginRoute> {
         ROTATE.bind(MOUNT, move |call, input| rotate(a.clone(), call, input)),
         SEND_TEST.bind(MOUNT, move |call, _| test(b.clone(), call)),
         REPLAY.bind(MOUNT, move |call, _| replay(c.clone(), call)),
-        EVENT_TYPES.bind(MOUNT, move |_, _| event_types(d.clone())),
+        EVENT_TYPES.bind(MOUNT, move |_, _| ready(event_types(&d))),
     ]
 }
 
@@ -373,7 +374,7 @@ fn conflict(text: &'static str) -> Error {
     Error::new(Code::Conflict, text)
 }
 
-async fn event_types(place: Place) -> Result<Reply> {
+fn event_types(place: &Place) -> Result<Reply> {
     let items = place
         .parts()?
         .catalogue

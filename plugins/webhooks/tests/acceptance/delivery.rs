@@ -326,7 +326,7 @@ async fn a_slow_endpoint_does_not_delay_others() {
     bed.endpoint(&slow.url(), json!({ "maxInFlight": 50 }))
         .await;
     bed.endpoint(&fast.url(), json!({})).await;
-    slow.always(Plan::Late(Duration::from_secs(600)));
+    slow.always(Plan::Late(Duration::from_mins(10)));
     for n in 0..40 {
         bed.order(&n.to_string()).await;
     }
