@@ -25,6 +25,17 @@ pub(crate) enum Link {
     Tls(Box<TlsStream<TcpStream>>),
 }
 
+impl Link {
+    /// The other end.
+    pub(crate) fn peer(&self) -> Option<SocketAddr> {
+        let tcp = match self {
+            Self::Plain(tcp) => tcp,
+            Self::Tls(tls) => tls.get_ref().0,
+        };
+        tcp.peer_addr().ok()
+    }
+}
+
 /// The settings of TLS: no client certificate, no resumption across hosts, HTTP/1.1.
 ///
 /// # Errors

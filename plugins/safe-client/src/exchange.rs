@@ -1,5 +1,6 @@
 //! One request and its response on a connection of their own.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -95,6 +96,8 @@ pub struct Reply {
     pub status: StatusCode,
     /// The headers.
     pub headers: HeaderMap,
+    /// The address of the connection; `None` if the system does not know it any more.
+    pub peer: Option<SocketAddr>,
     /// At most the first 64 KiB of the body.
     pub body: Bytes,
     /// Whether the body was longer, or took longer than the attempt may take.
@@ -107,12 +110,13 @@ pub(crate) async fn exchange(
     (target, outgoing, user_agent): (&Target, Outgoing, &str),
     end: Instant,
 ) -> Result<Reply, Failure> {
-    let limit = outgoing.timeout;
+    let (limit, peer) = (outgoing.timeout, link.peer());
     let request = request(target, outgoing, user_agent)?;
-    match link {
+    let reply = match link {
         Link::Plain(stream) => on(stream, request, (limit, end)).await,
         Link::Tls(stream) => on(stream, request, (limit, end)).await,
-    }
+    };
+    reply.map(|reply| Reply { peer, ..reply })
 }
 
 fn request(
@@ -166,6 +170,7 @@ where
     Ok(Reply {
         status: head.status,
         headers: head.headers,
+        peer: None,
         body,
         is_cut,
     })

@@ -131,6 +131,9 @@ pub struct WebhookEndpoint {
     /// No attempt is made before this time, because the endpoint asked for it.
     #[field(private)]
     pub held_until: Option<Timestamp>,
+    /// The end of the lease of a running recovery.
+    #[field(private)]
+    pub recovering_until: Option<Timestamp>,
     /// The attempts that the rate allows at `allowance_at`, in thousandths.
     #[field(private, default = 0)]
     pub allowance: i64,
@@ -183,6 +186,16 @@ pub(crate) const RENEW: Operation<WebhookEndpoint>;
     route(disabled),
 )]
 pub(crate) const FREE: Operation<WebhookEndpoint>;
+
+/// Begins a recovery, unless one runs.
+#[operation(
+    kind = "batch",
+    action = "update",
+    filter = (id == param(id) && (recovering_until.is_none() || recovering_until <= now())),
+    set(recovering_until = param(recovering_until)),
+    route(disabled),
+)]
+pub(crate) const BEGIN_RECOVERY: Operation<WebhookEndpoint>;
 
 /// Makes an endpoint due, unless it is due earlier already.
 #[operation(
@@ -357,6 +370,19 @@ pub(crate) const HOLD: Operation<WebhookDelivery>;
 )]
 pub(crate) const RELEASE: Operation<WebhookDelivery>;
 
+/// Makes ended deliveries of an endpoint due again.
+#[operation(
+    kind = "batch",
+    action = "update",
+    filter = (endpoint_id == param(endpoint_id) && message_id.one_of(param(messages))
+        && (status == DeliveryStatus::Dead || status == DeliveryStatus::Cancelled
+            || status == DeliveryStatus::Delivered)),
+    set(status = DeliveryStatus::Pending, reason = None, attempts = 0, next_retry_at = now(),
+        delivered_at = None),
+    route(disabled),
+)]
+pub(crate) const RESET: Operation<WebhookDelivery>;
+
 /// Why an attempt was made.
 #[derive(FieldEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Trigger {
@@ -451,9 +477,9 @@ pub(crate) static ENTITIES: Package = package!(
     name = "linchpin-webhooks",
     mount = "/webhooks",
     entities = [
-        entity(WebhookEndpoint, [LEASE, RENEW, FREE, WAKE]),
+        entity(WebhookEndpoint, [LEASE, RENEW, FREE, BEGIN_RECOVERY, WAKE]),
         entity(WebhookMessage),
-        entity(WebhookDelivery, [CANCEL, HOLD, RELEASE]),
+        entity(WebhookDelivery, [CANCEL, HOLD, RELEASE, RESET]),
         entity(WebhookAttempt),
     ],
 );

@@ -8,11 +8,8 @@ use linchpin::event::Batch;
 use linchpin::{BoxFuture, Cx, EntityEvent, EventSink, Field, Result};
 
 use crate::catalogue::{Catalogue, wants};
-use crate::delivery::{Records, Workers, later, of_tenant};
-use crate::entity::{
-    DeliveryReason, EndpointStatus, WebhookDeliveryCreate, WebhookEndpoint, WebhookMessageCreate,
-    webhook_delivery, webhook_endpoint, webhook_message,
-};
+use crate::delivery::{NewMessage, Workers};
+use crate::entity::{EndpointStatus, WebhookEndpoint, webhook_endpoint, webhook_message};
 use crate::message;
 
 /// The name of the consumer.
@@ -74,7 +71,19 @@ impl Intake {
             if known.contains(&id) {
                 continue;
             }
-            self.write(cx, &id, event, &endpoints).await?;
+            let body = message::body(event);
+            let message = NewMessage {
+                id,
+                tenant_id: event.tenant_id.clone(),
+                event: event.name.clone(),
+                event_id: event.id.to_string(),
+                occurred_at: event.at,
+                body: body.text,
+                truncated: body.truncated,
+            };
+            records
+                .enqueue(cx, message, &endpoints, &self.workers.config)
+                .await?;
             let active = endpoints
                 .iter()
                 .filter(|endpoint| endpoint.status == EndpointStatus::Active);
@@ -126,58 +135,5 @@ impl Intake {
             .limit(u32::MAX);
         let known = self.workers.records.messages.list(cx, query).await?;
         Ok(known.items.into_iter().map(|message| message.id).collect())
-    }
-
-    async fn write(
-        &self,
-        cx: &Cx,
-        id: &str,
-        event: &EntityEvent,
-        endpoints: &[&WebhookEndpoint],
-    ) -> Result<()> {
-        let Records {
-            messages,
-            deliveries,
-            ..
-        } = &self.workers.records;
-        let config = &self.workers.config;
-        let body = message::body(event);
-        let expires_at = Some(later(cx.now(), config.retention));
-        let record = WebhookMessageCreate {
-            id: id.to_owned(),
-            event: event.name.clone(),
-            event_id: event.id.to_string(),
-            occurred_at: event.at,
-            body: body.text,
-            truncated: Some(body.truncated),
-            version: None,
-            expires_at,
-        };
-        let of_event = of_tenant(cx, webhook_message::tenant_id, event.tenant_id.as_deref());
-        messages.create(&of_event, record).await?;
-        for endpoint in endpoints {
-            let active = endpoint.status == EndpointStatus::Active;
-            let record = WebhookDeliveryCreate {
-                endpoint_id: endpoint.id.clone(),
-                message_id: id.to_owned(),
-                event: event.name.clone(),
-                event_id: event.id.to_string(),
-                occurred_at: event.at,
-                status: None,
-                reason: (!active).then_some(DeliveryReason::EndpointDisabled),
-                attempts: None,
-                max_attempts: config.max_attempts(),
-                next_retry_at: active.then(|| cx.now()),
-                last_attempt_at: None,
-                delivered_at: None,
-                last_attempt: None,
-                is_test: None,
-                expires_at,
-            };
-            let tenant = endpoint.tenant_id.as_deref();
-            let of_endpoint = of_tenant(cx, webhook_delivery::tenant_id, tenant);
-            deliveries.create(&of_endpoint, record).await?;
-        }
-        Ok(())
     }
 }

@@ -36,8 +36,10 @@ pub(crate) struct Content<'a> {
 
 /// Makes requests.
 pub(crate) struct Sender {
-    client: SafeClient,
-    compat_headers: bool,
+    pub(crate) client: SafeClient,
+    pub(crate) compat_headers: bool,
+    /// Whether attempts show the address of the connection.
+    pub(crate) show_addresses: bool,
 }
 
 /// A finished attempt.
@@ -46,6 +48,8 @@ pub(crate) struct Attempt {
     pub(crate) started_at: Timestamp,
     pub(crate) duration: Duration,
     pub(crate) url: String,
+    /// The address of the connection, if it is shown.
+    pub(crate) address: Option<String>,
     pub(crate) status: Option<u16>,
     pub(crate) error: Option<(ErrorKind, String)>,
     pub(crate) headers: Json,
@@ -68,13 +72,6 @@ impl Attempt {
 }
 
 impl Sender {
-    pub(crate) fn new(client: SafeClient, compat_headers: bool) -> Self {
-        Self {
-            client,
-            compat_headers,
-        }
-    }
-
     /// The client, to check addresses.
     pub(crate) fn client(&self) -> &SafeClient {
         &self.client
@@ -97,6 +94,7 @@ impl Sender {
             started_at: now,
             duration: began.elapsed(),
             url: endpoint.url.clone(),
+            address: None,
             status: None,
             error: None,
             headers: Json::Null,
@@ -105,7 +103,11 @@ impl Sender {
             aborts: false,
         };
         match answer {
-            Ok(reply) => attempt.answered(&reply, now),
+            Ok(reply) => {
+                let peer = reply.peer.filter(|_| self.show_addresses);
+                let address = peer.map(|peer| peer.ip().to_string());
+                Attempt { address, ..attempt }.answered(&reply, now)
+            }
             Err(failure) => Attempt {
                 error: Some((kind_of(&failure), failure.to_string())),
                 ..attempt

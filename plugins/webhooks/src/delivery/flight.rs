@@ -152,7 +152,7 @@ impl Records {
             duration_ms: i64::try_from(attempt.duration.as_millis()).unwrap_or(i64::MAX),
             trigger,
             url: attempt.url.clone(),
-            address: None,
+            address: attempt.address.clone(),
             status_code: attempt.status.map(i64::from),
             error_kind: attempt.kind(),
             error: attempt.error.as_ref().map(|(_, text)| text.clone()),

@@ -1,12 +1,14 @@
 //! Delivery: requests, their results, and the workers that make them.
 
 mod attempt;
+mod enqueue;
 mod flight;
 mod outcome;
 mod throttle;
 mod worker;
 
 pub(crate) use attempt::{Attempt, Content, Sender};
+pub(crate) use enqueue::NewMessage;
 pub(crate) use flight::{Records, of_tenant};
 pub(crate) use outcome::{Next, later};
 pub(crate) use worker::Workers;

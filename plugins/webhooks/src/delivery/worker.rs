@@ -20,7 +20,8 @@ use super::flight::Records;
 use super::outcome::{self, later, note};
 use super::throttle::Bucket;
 use crate::entity::{
-    EndpointStatus, Trigger, WebhookDelivery, WebhookEndpoint, WebhookEndpointPatch, WebhookMessage,
+    DeliveryStatus, EndpointStatus, Trigger, WebhookDelivery, WebhookEndpoint,
+    WebhookEndpointPatch, WebhookMessage,
 };
 use crate::plugin::WebhooksConfig;
 use crate::secrets::Secrets;
@@ -307,6 +308,7 @@ impl Workers {
                 }
                 self.store_facts(cx, &leased.endpoint).await?;
                 if let Some(reason) = disabled {
+                    self.announce_disabled(cx, &leased.endpoint, reason).await?;
                     self.records
                         .disable(cx, &leased.endpoint.id, reason, self.now())
                         .await?;
@@ -335,6 +337,10 @@ impl Workers {
         self.records
             .record(cx, delivery, attempt, (number, Trigger::Schedule), kept)
             .await?;
+        if next.status == DeliveryStatus::Dead {
+            self.announce_dead(cx, &leased.endpoint, delivery, next.reason)
+                .await?;
+        }
         Ok(note(&self.config, &mut leased.endpoint, attempt, now))
     }
 

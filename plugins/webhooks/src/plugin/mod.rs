@@ -4,6 +4,7 @@ mod checks;
 mod config;
 mod env;
 mod overrides;
+mod recover;
 mod routes;
 
 use std::fmt;
@@ -203,7 +204,11 @@ impl Webhooks {
         )?;
         let workers = Arc::new(Workers {
             records: Records::new(cx.adapters())?,
-            sender: Sender::new(self.client()?, self.config.compat_headers),
+            sender: Sender {
+                client: self.client()?,
+                compat_headers: self.config.compat_headers,
+                show_addresses: self.config.show_addresses,
+            },
             keys,
             clock: Arc::clone(cx.clock()),
             slots: Semaphore::new(self.config.workers),

@@ -23,7 +23,7 @@ use crate::secrets::Secrets;
 use crate::signature::SigningSecret;
 
 /// Where the package is mounted.
-const MOUNT: &str = "/webhooks";
+pub(super) const MOUNT: &str = "/webhooks";
 /// How long a former secret signs along, in seconds, by default.
 const OVERLAP: i64 = 86_400;
 /// How long the records of a test are kept.
@@ -32,7 +32,7 @@ const TESTS_KEPT: Duration = Duration::from_hours(24);
 /// 502: a test got no HTTP answer.
 const TEST_FAILED: Code = Code::Other(502, "test_delivery_failed");
 
-const MANAGERS: &[GuardDesc] = &[GuardDesc {
+pub(super) const MANAGERS: &[GuardDesc] = &[GuardDesc {
     name: MANAGE,
     argument: None,
 }];
@@ -145,12 +145,13 @@ pub(super) fn all(place: &Place) -> Vec<PluginRoute> {
         ROTATE.bind(MOUNT, move |call, input| rotate(a.clone(), call, input)),
         SEND_TEST.bind(MOUNT, move |call, _| test(b.clone(), call)),
         REPLAY.bind(MOUNT, move |call, _| replay(c.clone(), call)),
+        super::recover::route(place),
         EVENT_TYPES.bind(MOUNT, move |_, _| ready(event_types(&d))),
     ]
 }
 
 /// The endpoint that the path names, as the caller may see it.
-async fn endpoint(workers: &Workers, call: &PluginCall) -> Result<WebhookEndpoint> {
+pub(super) async fn endpoint(workers: &Workers, call: &PluginCall) -> Result<WebhookEndpoint> {
     let found = workers
         .records
         .endpoints

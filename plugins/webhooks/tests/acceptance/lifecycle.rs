@@ -242,11 +242,20 @@ async fn an_endpoint_that_fails_for_five_days_is_disabled() {
     );
     receiver.always(Plan::status(200));
     let before = receiver.count();
-    bed.admin()
+    let enabled = bed
+        .admin()
         .patch(&path, json!({ "enabled": true }))
         .await
         .unwrap();
+    assert_eq!(enabled.status(), 200, "{:?}", enabled.text());
     receiver.until(before + 1).await;
+    // The result of the attempt ends the time of failures.
+    for _ in 0..1_000 {
+        if bed.get(&path).await["failingSince"].is_null() {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
     let endpoint = bed.get(&path).await;
     assert_eq!(
         (&endpoint["status"], &endpoint["failingSince"]),
@@ -303,5 +312,142 @@ async fn no_route_leads_to_a_lease_or_a_transition() {
             .unwrap()
             .status();
         assert_eq!(status, 400, "{name}");
+    }
+}
+
+#[tokio::test]
+async fn a_recovery_sends_what_an_endpoint_missed() {
+    let (bed, receiver) = (Bed::start().await, Receiver::start().await);
+    let other = Receiver::start().await;
+    bed.endpoint(&other.url(), json!({})).await;
+    let began = linchpin::Timestamp::system_now().to_string();
+    let abort = || Plan::Answer(400, vec![("webhook-delivery", "abort-message".to_owned())]);
+    let made = bed
+        .endpoint(
+            &receiver.url(),
+            json!({ "events": ["shop.orders.created"] }),
+        )
+        .await;
+    receiver.next([abort()]);
+    bed.order("dead").await;
+    receiver.until(1).await;
+    bed.order("delivered").await;
+    receiver.until(2).await;
+    let path = format!("/webhooks/endpoints/{}", made["id"].as_str().unwrap());
+    // An event that it wants from now on, and of which only the other endpoint has a delivery.
+    let order = bed.order("paid").await;
+    receiver.until(3).await;
+    let pay = format!("/orders/{}/pay", order["id"].as_str().unwrap());
+    assert_eq!(
+        bed.admin()
+            .patch(&pay, json!({ "paid": true }))
+            .await
+            .unwrap()
+            .status(),
+        200
+    );
+    // Three orders, the announcement of the dead delivery, and the payment.
+    other.until(5).await;
+    bed.admin()
+        .patch(&path, json!({ "events": ["shop.orders.*"] }))
+        .await
+        .unwrap();
+    while bed.get("/webhooks/deliveries?status=pending").await["items"] != json!([]) {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    let recover = format!("{path}/recover");
+    let recovered = bed
+        .admin()
+        .post(&recover, json!({ "since": began }))
+        .await
+        .unwrap();
+    assert_eq!(recovered.status(), 202, "{:?}", recovered.text());
+    assert_eq!(recovered.json().unwrap()["queued"], 2);
+    let arrived = receiver.until(5).await;
+    let mut titles: Vec<String> = arrived[3..]
+        .iter()
+        .map(|one| format!("{} {}", one.json()["type"], one.json()["data"]["title"]))
+        .collect();
+    titles.sort();
+    assert_eq!(
+        titles,
+        [
+            r#""shop.orders.created" "dead""#,
+            r#""shop.orders.pay" "paid""#
+        ]
+    );
+    assert_eq!(
+        arrived[0].header("webhook-id"),
+        arrived[3].header("webhook-id")
+    );
+    // Nothing is left to recover.
+    while bed.get("/webhooks/deliveries?status=pending").await["items"] != json!([]) {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    let again = bed
+        .admin()
+        .post(&recover, json!({ "since": began }))
+        .await
+        .unwrap();
+    assert_eq!(again.json().unwrap()["queued"], 0);
+    for wrong in [
+        json!({}),
+        json!({ "since": "2020-01-01T00:00:00.000Z" }),
+        json!({ "since": began, "statuses": ["pending"] }),
+        json!({ "since": began, "statuses": ["lost"] }),
+    ] {
+        let refused = bed.admin().post(&recover, &wrong).await.unwrap();
+        assert_eq!(refused.status(), 400, "{wrong}: {:?}", refused.text());
+    }
+    let foreign = bed
+        .caller(Some("t2"), "admin")
+        .post(&recover, json!({ "since": began }))
+        .await;
+    assert_eq!(foreign.unwrap().status(), 404);
+}
+
+#[tokio::test]
+async fn other_endpoints_are_told_of_dead_deliveries_and_disabled_endpoints() {
+    let (bed, receiver, watcher) = (
+        Bed::start().await,
+        Receiver::start().await,
+        Receiver::start().await,
+    );
+    let made = bed.endpoint(&receiver.url(), json!({})).await;
+    bed.endpoint(&watcher.url(), json!({ "events": ["webhooks.*"] }))
+        .await;
+    receiver.next([Plan::status(410)]);
+    bed.order("one").await;
+    let arrived = watcher.until(2).await;
+    let mut told: Vec<serde_json::Value> =
+        arrived.iter().map(crate::receiver::Arrived::json).collect();
+    told.sort_by_key(|body| body["type"].to_string());
+    assert_eq!(told[0]["type"], "webhooks.delivery.dead");
+    assert_eq!(
+        (&told[0]["data"]["endpointId"], &told[0]["data"]["reason"]),
+        (&made["id"], &json!("gone"))
+    );
+    assert_eq!(told[1]["type"], "webhooks.endpoint.disabled");
+    assert_eq!(
+        told[1]["data"],
+        json!({ "endpointId": made["id"], "reason": "gone" })
+    );
+    tokio::time::sleep(Duration::from_millis(600)).await;
+    assert_eq!(receiver.count(), 1, "an endpoint hears nothing of itself");
+}
+
+#[tokio::test]
+async fn attempts_show_addresses_only_if_the_app_says_so() {
+    for (shows, expected) in [(false, json!(null)), (true, json!("127.0.0.1"))] {
+        let bed = Bed::with(|config| config.show_addresses = shows).await;
+        let receiver = Receiver::start().await;
+        bed.endpoint(&receiver.url(), json!({})).await;
+        bed.order("one").await;
+        let delivery = bed.until("delivered").await;
+        let path = format!(
+            "/webhooks/attempts?deliveryId={}",
+            delivery["id"].as_str().unwrap()
+        );
+        assert_eq!(bed.get(&path).await["items"][0]["address"], expected);
     }
 }

@@ -1,0 +1,234 @@
+//! Recovery: an endpoint gets again what it missed.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use linchpin::entity::{Direction, ListQuery};
+use linchpin::http::{AnswerDesc, PluginCall, PluginRoute, Reply, Route};
+use linchpin::{Code, Cx, Embedded, Error, Field, Problem, Result, Timestamp};
+
+use super::routes::{MANAGERS, MOUNT, endpoint};
+use super::{PLUGIN, Parts, Place};
+use crate::catalogue::wants;
+use crate::delivery::later;
+use crate::entity::{
+    DeliveryStatus, EndpointStatus, WebhookDelivery, WebhookEndpoint, WebhookEndpointPatch,
+    WebhookMessage, webhook_delivery, webhook_message,
+};
+
+/// How far back a recovery may reach.
+const REACH: i64 = 14 * 86_400_000;
+/// The lease of a recovery: after it another one may begin.
+const LEASE: Duration = Duration::from_mins(10);
+/// The messages of one transaction.
+const CHUNK: u32 = 200;
+
+static RECOVER: Route<Recovery> = Route::post("recover_endpoint", "endpoints/{id}/recover")
+    .of(PLUGIN)
+    .doc(
+        "Sends the messages of a time again that the endpoint wants and has not got, oldest \
+         first.\n\nDeliveries that are dead or cancelled are reset, and missing ones are written. \
+         409 if a recovery of the endpoint runs, or if the endpoint is disabled.",
+    )
+    .auth("userAuth")
+    .guards(MANAGERS)
+    .answers(&[AnswerDesc::of::<Recovered>(
+        202,
+        "The number of deliveries.",
+    )])
+    .errors(&[
+        Code::Unauthorized,
+        Code::Forbidden,
+        Code::NotFound,
+        Code::Conflict,
+    ]);
+
+/// The time that an endpoint has missed.
+#[derive(Embedded)]
+pub(super) struct Recovery {
+    /// The beginning: at most 14 days ago.
+    since: Timestamp,
+    /// The end; now by default.
+    until: Option<Timestamp>,
+    /// The states of deliveries that are sent again; `dead` and `cancelled` by default.
+    #[field(items = 1..=3, unique_items)]
+    statuses: Option<Vec<String>>,
+}
+
+/// The answer to a recovery.
+#[derive(Embedded)]
+struct Recovered {
+    /// The deliveries that are due.
+    queued: i64,
+}
+
+pub(super) fn route(place: &Place) -> PluginRoute {
+    let place = place.clone();
+    RECOVER.bind(MOUNT, move |call, input| {
+        recover(place.clone(), call, input)
+    })
+}
+
+async fn recover(place: Place, call: PluginCall, input: Recovery) -> Result<Reply> {
+    let parts = place.parts()?;
+    let endpoint = endpoint(&parts.workers, &call).await?;
+    let now = call.cx.now();
+    let mut problems = Vec::new();
+    let statuses = statuses(input.statuses.as_deref(), &mut problems);
+    if input.since.millis() < now.millis().saturating_sub(REACH) || input.since > now {
+        problems.push(Problem::new(
+            "since",
+            "range",
+            "must be within the last 14 days",
+        ));
+    }
+    super::checks::refuse(problems)?;
+    if endpoint.status == EndpointStatus::Disabled {
+        let text = "the endpoint is disabled: make it active first";
+        return Err(Error::new(Code::Conflict, text));
+    }
+    let records = &parts.workers.records;
+    let cx = Cx::system("a recovery of webhooks").at(now);
+    let begun = records
+        .endpoints
+        .begin_recovery(&cx, endpoint.id.as_str(), later(now, LEASE))
+        .await?;
+    if begun == 0 {
+        let text = "a recovery of the endpoint runs already";
+        return Err(Error::new(Code::Conflict, text));
+    }
+    let span = (input.since, input.until.unwrap_or(now));
+    let queued = all(parts, &cx, &endpoint, span, &statuses).await;
+    let ended = WebhookEndpointPatch {
+        recovering_until: Some(None),
+        ..WebhookEndpointPatch::default()
+    };
+    records
+        .endpoints
+        .update(&cx, endpoint.id.as_str(), ended, None)
+        .await?;
+    let queued = i64::try_from(queued?).unwrap_or(i64::MAX);
+    Reply::json(202, &Recovered { queued })
+}
+
+/// The states of deliveries that are sent again.
+fn statuses(texts: Option<&[String]>, problems: &mut Vec<Problem>) -> Vec<DeliveryStatus> {
+    let Some(texts) = texts else {
+        return vec![DeliveryStatus::Dead, DeliveryStatus::Cancelled];
+    };
+    let mut ended = Vec::new();
+    for (at, text) in texts.iter().enumerate() {
+        match text.as_str() {
+            "dead" => ended.push(DeliveryStatus::Dead),
+            "cancelled" => ended.push(DeliveryStatus::Cancelled),
+            "delivered" => ended.push(DeliveryStatus::Delivered),
+            _ => problems.push(Problem::new(
+                format!("statuses.{at}"),
+                "enum",
+                "must be `dead`, `cancelled` or `delivered`",
+            )),
+        }
+    }
+    ended
+}
+
+/// Goes through the messages of a time, oldest first, a chunk in a transaction.
+async fn all(
+    parts: &Parts,
+    cx: &Cx,
+    endpoint: &WebhookEndpoint,
+    (since, until): (Timestamp, Timestamp),
+    statuses: &[DeliveryStatus],
+) -> Result<u64> {
+    let records = &parts.workers.records;
+    let (mut queued, mut cursor) = (0, None);
+    loop {
+        let mut query = ListQuery::new()
+            .filter(
+                webhook_message::tenant_id
+                    .eq(endpoint.tenant_id.clone())
+                    .and(webhook_message::occurred_at.gte(since))
+                    .and(webhook_message::occurred_at.lte(until)),
+            )
+            .sort(webhook_message::occurred_at, Direction::Asc)
+            .limit(CHUNK);
+        if let Some(cursor) = cursor.take() {
+            query = query.cursor(cursor);
+        }
+        let page = records.messages.list(cx, query).await?;
+        let wanted: Vec<WebhookMessage> = page
+            .items
+            .into_iter()
+            .filter(|message| wants(&endpoint.events, &message.event))
+            .collect();
+        queued += cx
+            .transaction(async |cx| chunk(parts, cx, endpoint, &wanted, statuses).await)
+            .await?;
+        match page.next_cursor {
+            Some(next) => cursor = Some(next),
+            None => return Ok(queued),
+        }
+    }
+}
+
+/// Resets or writes the deliveries of some messages; returns their number.
+async fn chunk(
+    parts: &Parts,
+    cx: &Cx,
+    endpoint: &WebhookEndpoint,
+    messages: &[WebhookMessage],
+    statuses: &[DeliveryStatus],
+) -> Result<u64> {
+    let (workers, records) = (&parts.workers, &parts.workers.records);
+    if messages.is_empty() {
+        return Ok(0);
+    }
+    let ids: Vec<String> = messages.iter().map(|message| message.id.clone()).collect();
+    let of_endpoint = webhook_delivery::endpoint_id.eq(endpoint.id.clone());
+    let query = ListQuery::new()
+        .filter(of_endpoint.and(webhook_delivery::message_id.one_of(ids)))
+        .limit(u32::MAX);
+    let known: HashMap<String, WebhookDelivery> = records
+        .deliveries
+        .list(cx, query)
+        .await?
+        .items
+        .into_iter()
+        .map(|delivery| (delivery.message_id.clone(), delivery))
+        .collect();
+    let active = endpoint.status == EndpointStatus::Active;
+    let again: Vec<String> = known
+        .values()
+        .filter(|delivery| statuses.contains(&delivery.status) && !delivery.is_test)
+        .map(|delivery| delivery.message_id.clone())
+        .collect();
+    let mut queued = 0;
+    if !again.is_empty() {
+        queued += records
+            .deliveries
+            .reset(cx, endpoint.id.as_str(), again)
+            .await?;
+    }
+    if !active {
+        records.deliveries.hold(cx, endpoint.id.as_str()).await?;
+    }
+    for message in messages
+        .iter()
+        .filter(|message| !known.contains_key(&message.id))
+    {
+        records
+            .deliver(cx, message, endpoint, &workers.config)
+            .await?;
+        queued += 1;
+    }
+    if queued > 0 && active {
+        records
+            .endpoints
+            .wake(cx, vec![endpoint.id.clone()], cx.now())
+            .await?;
+        let wake = Arc::clone(&workers.wake);
+        cx.after_commit(move || wake.notify_one());
+    }
+    Ok(queued)
+}
