@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use linchpin::BoxFuture;
 use linchpin_realtime::engine::conformance::{Harness, TestClock};
-use linchpin_realtime::engine::{Clock, Engine, History, RedisEngine, RedisEngineOptions, Stream};
+use linchpin_realtime::engine::{
+    Append, Clock, Engine, EventId, History, RedisEngine, RedisEngineOptions, Stream,
+};
 
 use super::redis_server::{Redis, cluster, single};
 
@@ -97,6 +99,36 @@ async fn a_restarted_server_that_has_forgotten_the_functions_gets_them_again() {
     let top = engine.top(&stream).await.unwrap();
     redis.cli(&["SCRIPT", "FLUSH"]);
     assert_eq!(engine.top(&stream).await.unwrap(), top);
+}
+
+/// Two nodes append batches to a stream while the server forgets the functions again and again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_batch_keeps_its_order_while_nodes_bring_the_functions() {
+    for redis in [single(), cluster()] {
+        let clock = TestClock::default();
+        let (a, b) = (
+            redis.node(clock.clock()).await,
+            redis.node(clock.clock()).await,
+        );
+        let stream = Stream::new("tasks:1:live", History::default());
+        for round in 0..100 {
+            redis.cli(&["SCRIPT", "FLUSH"]);
+            let batch = |node: &str| {
+                [0, 1].map(|n| Append {
+                    stream: stream.clone(),
+                    event: EventId::new(&format!("{node}{round}.{n}")).unwrap(),
+                    frame: "{}".into(),
+                    fence: None,
+                })
+            };
+            let (of_a, of_b) = (batch("a"), batch("b"));
+            let (first, second) = tokio::join!(a.append(&of_a), b.append(&of_b));
+            for positions in [first.unwrap(), second.unwrap()] {
+                let offsets = [positions[0].offset, positions[1].offset];
+                assert!(offsets[0] < offsets[1], "{round}: {offsets:?}");
+            }
+        }
+    }
 }
 
 #[tokio::test]

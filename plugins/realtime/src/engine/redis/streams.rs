@@ -67,37 +67,65 @@ fn appended((epoch, offset): (String, String)) -> Result<Position> {
     position(&epoch, &offset)
 }
 
-/// Sends commands: at once to a server, one after the other to a cluster.
-async fn send(link: &mut Link, commands: Vec<Cmd>) -> Result<Vec<RedisResult<Value>>> {
-    if !link.pipelines() {
-        let mut values = Vec::with_capacity(commands.len());
-        for command in commands {
-            values.push(within(async { Ok(link.run(&command).await) }).await?);
+/// Whether a server does not know the function. It forgets functions when it is restarted.
+fn is_forgotten(value: &RedisResult<Value>) -> bool {
+    let error = value.as_ref().err();
+    error.is_some_and(|e| e.kind() == ErrorKind::Server(ServerErrorKind::NoScript))
+}
+
+/// Appends frames in their order, one after the other, as a cluster needs it.
+async fn one_by_one(
+    inner: &Inner,
+    link: &mut Link,
+    part: &[Append],
+) -> Result<Vec<RedisResult<Value>>> {
+    let mut values = Vec::with_capacity(part.len());
+    for append in part {
+        let known = command(inner, append, true);
+        let mut value = within(async { Ok(link.run(&known).await) }).await?;
+        // The next frame may be of the same stream, so this one comes first.
+        if is_forgotten(&value) {
+            let whole = command(inner, append, false);
+            value = within(async { Ok(link.run(&whole).await) }).await?;
         }
-        return Ok(values);
+        values.push(value);
     }
-    let mut pipeline = redis::pipe();
-    for command in commands {
-        pipeline.add_command(command);
+    Ok(values)
+}
+
+/// Appends frames in their order, with one message to a server.
+async fn at_once(
+    inner: &Inner,
+    link: &mut Link,
+    part: &[Append],
+) -> Result<Vec<RedisResult<Value>>> {
+    let pipeline = |knows: bool| {
+        let mut pipeline = redis::pipe();
+        for (at, append) in part.iter().enumerate() {
+            // The first of several frames brings the function. Otherwise another process could
+            // bring it between two of them: then the first would fail, and the second succeed.
+            let known = knows && (at > 0 || part.len() == 1);
+            pipeline.add_command(command(inner, append, known));
+        }
+        pipeline
+    };
+    let values = within(link.run_all(&pipeline(true))).await?;
+    // What has run is not repeated: its events are known.
+    if values.iter().any(is_forgotten) {
+        return within(link.run_all(&pipeline(false))).await;
     }
-    within(link.run_all(&pipeline)).await
+    Ok(values)
 }
 
 pub(super) async fn append(inner: &Inner, batch: &[Append]) -> Result<Vec<Position>> {
     let mut link = inner.link().await?;
     let mut positions = Vec::with_capacity(batch.len());
     for part in batch.chunks(BATCH) {
-        let commands = |known| part.iter().map(|one| command(inner, one, known)).collect();
-        let mut values = send(&mut link, commands(true)).await?;
-        let forgotten = |value: &RedisResult<Value>| {
-            let error = value.as_ref().err();
-            error.is_some_and(|e| e.kind() == ErrorKind::Server(ServerErrorKind::NoScript))
+        let values = if link.pipelines() {
+            at_once(inner, &mut link, part).await?
+        } else {
+            one_by_one(inner, &mut link, part).await?
         };
-        // A server that was restarted has forgotten the function. What has run is not repeated:
-        // its events are known.
-        if values.iter().any(forgotten) {
-            values = send(&mut link, commands(false)).await?;
-        }
         for value in values {
             let value = value.and_then(|value| Ok(from_redis_value(value)?));
             positions.push(appended(value.map_err(super::error)?)?);
