@@ -38,7 +38,7 @@ const WEBHOOKS: &str = concat!(
 );
 
 /// The name of each program, the command that checks it, and the command that installs it.
-const PEERS: [(&str, &[&str], &[&str]); 16] = [
+const PEERS: [(&str, &[&str], &[&str]); 17] = [
     (
         "openssl",
         &["openssl", "version"],
@@ -169,6 +169,18 @@ const PEERS: [(&str, &[&str], &[&str]); 16] = [
             "-q",
             "standardwebhooks>=1,<2",
             "svix>=1,<2",
+        ],
+    ),
+    (
+        "jsonschema of PyPI",
+        &["python3", "-c", "import jsonschema, rfc3339_validator"],
+        &[
+            "python3",
+            "-m",
+            "pip",
+            "install",
+            "-q",
+            "jsonschema[format-nongpl]>=4.18,<5",
         ],
     ),
 ];

@@ -2,7 +2,7 @@
 
 use linchpin_vocabulary::kind::Changes;
 
-use crate::entity::EntityDesc;
+use crate::entity::{EntityDesc, FieldDesc};
 use crate::operation::OpSpec;
 use crate::policy::PolicyDesc;
 
@@ -48,27 +48,38 @@ impl Change {
 
     /// The names that its events have: the one of the route's `event` option, or the default.
     pub fn event_names(self, entity: &EntityDesc) -> Vec<String> {
-        let named = |policy: PolicyDesc, default: Vec<String>| {
-            let event = policy.or(entity.defaults).event;
-            event
-                .and_then(|event| event.name)
-                .map_or(default, |name| vec![name.to_owned()])
-        };
+        let events = self.events(entity).into_iter();
+        events.map(|event| event.name).collect()
+    }
+
+    /// The events of its committed calls. An upsert has two; a collection has those of each method
+    /// that changes records.
+    pub fn events(self, entity: &EntityDesc) -> Vec<ChangeEvent> {
         let default = |last: &str| format!("{}.{last}", prefix(entity));
         let [create, _, _, update, delete] = entity.routes;
+        let of = |policy: PolicyDesc, name: &str, doc| {
+            ChangeEvent::of(policy.or(entity.defaults), default(name), doc, false)
+        };
         match self {
-            Self::Created => named(create, vec![default("created")]),
-            Self::Updated => named(update, vec![default("updated")]),
-            Self::Deleted => named(delete, vec![default("deleted")]),
+            Self::Created => vec![of(create, "created", "A record was created.")],
+            Self::Updated => vec![of(update, "updated", "A record was updated.")],
+            Self::Deleted => vec![of(delete, "deleted", "A record was deleted.")],
             Self::Operation(_) => self
                 .specs()
                 .flat_map(|spec| {
-                    let names = match spec.kind.facts().changes {
+                    let changes = spec.kind.facts().changes;
+                    let names = match changes {
                         Changes::NewOrOne => vec![default("created"), default("updated")],
                         Changes::Removed => vec![default("deleted")],
                         _ => vec![default(&spec.name.replace('_', "-"))],
                     };
-                    named(spec.policy, names)
+                    let policy = spec.policy.or(entity.defaults);
+                    let of =
+                        |name| ChangeEvent::of(policy, name, spec.doc, changes == Changes::Many);
+                    let mut events: Vec<ChangeEvent> = names.into_iter().map(of).collect();
+                    // One name of the `event` option replaces both of an upsert.
+                    events.dedup_by(|one, other| one.name == other.name);
+                    events
                 })
                 .collect(),
         }
@@ -85,6 +96,46 @@ impl Change {
         own.into_iter()
             .chain(parts)
             .filter(|spec| !spec.kind.reads())
+    }
+}
+
+/// An event of a [`Change`], as the declaration describes it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ChangeEvent {
+    /// `blog.posts.created`, or the name in the route's `event` option.
+    pub name: String,
+    /// The only fields in the payload, by their names in the declaration; `None` means all readable
+    /// fields.
+    pub payload: Option<&'static [&'static str]>,
+    /// Whether the event is about many records. Its payload is their number: `{ "count": n }`.
+    pub counts: bool,
+    /// The `description` of the route, or the doc comment of the operation.
+    pub doc: &'static str,
+    /// Whether the route is `deprecated`.
+    pub deprecated: bool,
+}
+
+impl ChangeEvent {
+    fn of(policy: PolicyDesc, name: String, doc: &'static str, many: bool) -> Self {
+        let event = policy.event;
+        Self {
+            name: event
+                .and_then(|event| event.name)
+                .map_or(name, str::to_owned),
+            payload: event.and_then(|event| event.payload),
+            counts: many && !event.is_some_and(|event| event.records),
+            doc: policy.description.unwrap_or(doc),
+            deprecated: policy.deprecated,
+        }
+    }
+
+    /// Whether the payload contains a field of the entity. Private and write-only fields never
+    /// leave the server.
+    pub fn shows(&self, field: &FieldDesc) -> bool {
+        let named = self
+            .payload
+            .is_none_or(|fields| fields.contains(&field.name));
+        !self.counts && field.readable() && named
     }
 }
 

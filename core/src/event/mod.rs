@@ -14,7 +14,7 @@ use std::borrow::Cow;
 use crate::entity::{EntityDesc, FieldSet};
 use crate::{Timestamp, Uuid};
 
-pub use change::Change;
+pub use change::{Change, ChangeEvent};
 pub use payload::Payload;
 pub use record::{Audience, Name, Recording, RouteEvent};
 pub use stored::{Entry, OutboxRow, StoredText};

@@ -1,9 +1,13 @@
 //! The events that endpoints can subscribe to.
 
+use std::collections::{BTreeSet, HashMap, HashSet};
+
 use linchpin::Entity;
 use linchpin::Operation;
 use linchpin::entity::EntityDesc;
-use linchpin::event::{Change, EntityEvent};
+use linchpin::event::{Change, ChangeEvent, EntityEvent};
+
+use crate::event_types::EventType;
 
 /// The events of an app that customers may subscribe to. No other event leaves the app.
 ///
@@ -39,7 +43,7 @@ pub struct Catalogue {
 struct Listed {
     entity: &'static EntityDesc,
     routes: Vec<&'static str>,
-    names: Vec<String>,
+    events: Vec<ChangeEvent>,
     /// Whether no call of the route changes records.
     only_reads: bool,
     word: &'static str,
@@ -79,7 +83,7 @@ impl Catalogue {
         self.events.push(Listed {
             entity,
             routes: change.routes(),
-            names: change.event_names(entity),
+            events: change.events(entity),
             only_reads: change.only_reads(),
             word: change.word(),
         });
@@ -88,11 +92,28 @@ impl Catalogue {
 
     /// The names of the events, in the order of their declaration.
     pub fn names(&self) -> impl Iterator<Item = &str> {
-        let names = self.events.iter().flat_map(|listed| &listed.names);
-        names.map(String::as_str)
+        self.unique().map(|(_, event)| event.name.as_str())
     }
 
-    /// The mistakes: operations that change nothing, and entities that no package of the app lists.
+    /// The events in the order of their declaration. Several routes can have events of one name.
+    fn unique(&self) -> impl Iterator<Item = (&'static EntityDesc, &ChangeEvent)> {
+        let mut seen = HashSet::new();
+        let all = self.events.iter();
+        all.flat_map(|listed| listed.events.iter().map(|event| (listed.entity, event)))
+            .filter(move |(_, event)| seen.insert(event.name.as_str()))
+    }
+
+    /// The events with their schemas: the declared ones, and those that the package itself sends.
+    pub(crate) fn event_types(&self) -> Vec<EventType> {
+        let declared = self.unique();
+        declared
+            .map(|(entity, event)| EventType::of(entity, event))
+            .chain(EventType::built_in())
+            .collect()
+    }
+
+    /// The mistakes: operations that change nothing, entities that no package of the app lists, and
+    /// names with two schemas.
     pub(crate) fn mistakes(&self, is_listed: impl Fn(&EntityDesc) -> bool) -> Vec<String> {
         let mistake = |listed: &Listed| {
             let (entity, word) = (listed.entity.name, listed.word);
@@ -107,7 +128,30 @@ impl Catalogue {
                 )
             })
         };
-        self.events.iter().filter_map(mistake).collect()
+        let mut mistakes: Vec<String> = self.events.iter().filter_map(mistake).collect();
+        mistakes.extend(self.ambiguous());
+        mistakes
+    }
+
+    /// Names that several routes give to events with different data.
+    fn ambiguous(&self) -> BTreeSet<String> {
+        let mut known: HashMap<&str, (&str, &ChangeEvent)> = HashMap::new();
+        let mut mistakes = BTreeSet::new();
+        for listed in &self.events {
+            let entity = listed.entity.storage_name;
+            for event in &listed.events {
+                let first = *known.entry(&event.name).or_insert((entity, event));
+                let same = (first.1.payload, first.1.counts) == (event.payload, event.counts);
+                if first.0 != entity || !same {
+                    mistakes.insert(format!(
+                        "`{}` is the name of two events with different data: give one of them \
+                         another name, `event(name = \"..\")`",
+                        event.name
+                    ));
+                }
+            }
+        }
+        mistakes
     }
 
     /// Whether the catalogue has events of an entity.

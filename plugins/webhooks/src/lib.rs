@@ -4,6 +4,7 @@
 mod catalogue;
 mod delivery;
 mod entity;
+mod event_types;
 mod inbound;
 mod intake;
 mod message;

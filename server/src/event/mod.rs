@@ -28,7 +28,8 @@ pub(crate) use relay::{Consumer, Health};
 pub use sink::{Batch, EventSink, Missed};
 
 pub use linchpin_core::event::{
-    ActorRef, Change, EntityEvent, Entry, OutboxRow, Payload, RecordRef, StoredText, guard_fields,
+    ActorRef, Change, ChangeEvent, EntityEvent, Entry, OutboxRow, Payload, RecordRef, StoredText,
+    guard_fields,
 };
 pub(crate) use linchpin_core::event::{Audience, Name, Recording, RouteEvent};
 

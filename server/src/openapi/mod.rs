@@ -11,6 +11,7 @@ mod names;
 mod narrowed;
 mod operation;
 mod parameters;
+mod payload;
 mod plugin_routes;
 mod related;
 mod repeat;
@@ -22,6 +23,7 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value as Json, json};
 
 pub use docs::{PATHS, docs_router, openapi_router};
+pub use payload::{record_example, record_schema};
 pub use security::{Scheme, Security};
 
 use crate::http::Endpoint;

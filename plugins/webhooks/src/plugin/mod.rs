@@ -21,6 +21,7 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, Semaphore};
 
 pub use self::config::WebhooksConfig;
+pub(crate) use self::routes::MOUNT;
 use crate::catalogue::Catalogue;
 use crate::delivery::{Records, Sender, Workers};
 use crate::entity::{ENTITIES, webhook_endpoint};

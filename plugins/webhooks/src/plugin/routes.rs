@@ -18,12 +18,13 @@ use crate::entity::{
     WebhookDeliveryCreate, WebhookDeliveryPatch, WebhookEndpoint, WebhookEndpointPatch,
     WebhookMessage, WebhookMessageCreate, webhook_delivery, webhook_message,
 };
+use crate::event_types::EventType;
 use crate::message;
 use crate::secrets::Secrets;
 use crate::signature::SigningSecret;
 
 /// Where the package is mounted.
-pub(super) const MOUNT: &str = "/webhooks";
+pub(crate) const MOUNT: &str = "/webhooks";
 /// How long a former secret signs along, in seconds, by default.
 const OVERLAP: i64 = 86_400;
 /// How long the records of a test are kept.
@@ -85,14 +86,19 @@ static REPLAY: Route<Nothing> = Route::post("replay_delivery", "deliveries/{id}/
 
 static EVENT_TYPES: Route<Nothing> = Route::get("event_types", "event-types")
     .of(PLUGIN)
-    .doc("Lists the events that endpoints can subscribe to.")
+    .doc("Lists the events that endpoints can subscribe to, with their schemas.")
     .auth("userAuth")
     .guards(MANAGERS)
-    .answers(&[AnswerDesc::of::<EventTypes>(
-        200,
-        "The names of the events.",
-    )])
+    .answers(&[AnswerDesc::of::<EventTypes>(200, "The events.")])
     .errors(&[Code::Unauthorized, Code::Forbidden]);
+
+static EVENT_TYPE: Route<Nothing> = Route::get("event_type", "event-types/{name}")
+    .of(PLUGIN)
+    .doc("Returns an event that endpoints can subscribe to, with the JSON Schema of its bodies.")
+    .auth("userAuth")
+    .guards(MANAGERS)
+    .answers(&[AnswerDesc::of::<EventType>(200, "The event.")])
+    .errors(REFUSALS);
 
 /// A new secret.
 #[derive(Embedded)]
@@ -135,18 +141,19 @@ struct Replayed {
 /// The catalogue.
 #[derive(Embedded)]
 struct EventTypes {
-    items: Vec<String>,
+    items: Vec<EventType>,
 }
 
 pub(super) fn all(place: &Place) -> Vec<PluginRoute> {
     let bound = || place.clone();
-    let [a, b, c, d] = [bound(), bound(), bound(), bound()];
+    let [a, b, c, d, e] = [bound(), bound(), bound(), bound(), bound()];
     vec![
         ROTATE.bind(MOUNT, move |call, input| rotate(a.clone(), call, input)),
         SEND_TEST.bind(MOUNT, move |call, _| test(b.clone(), call)),
         REPLAY.bind(MOUNT, move |call, _| replay(c.clone(), call)),
         super::recover::route(place),
         EVENT_TYPES.bind(MOUNT, move |_, _| ready(event_types(&d))),
+        EVENT_TYPE.bind(MOUNT, move |call, _| ready(event_type(&e, call.param(0)))),
     ]
 }
 
@@ -376,11 +383,12 @@ fn conflict(text: &'static str) -> Error {
 }
 
 fn event_types(place: &Place) -> Result<Reply> {
-    let items = place
-        .parts()?
-        .catalogue
-        .names()
-        .map(str::to_owned)
-        .collect();
+    let items = place.parts()?.catalogue.event_types();
     Reply::json(200, &EventTypes { items })
+}
+
+fn event_type(place: &Place, name: &str) -> Result<Reply> {
+    let all = place.parts()?.catalogue.event_types();
+    let found = all.into_iter().find(|one| one.name == name);
+    Reply::json(200, &found.ok_or_else(Error::not_found)?)
 }

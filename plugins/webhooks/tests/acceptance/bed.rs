@@ -18,6 +18,12 @@ pub const SECOND: DataKey = ("second", "QUJDREVGR0hJSktMTU5PUFFSU1RVVldYWVowMTIz
 
 const SECRET: &str = "a signing secret for tests of at least 32 bytes";
 
+#[derive(FieldEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub enum State {
+    Open,
+    Shipped,
+}
+
 /// An order of a tenant.
 #[entity(namespace = "shop", tenant(tenant_id, optional))]
 #[derive(Clone, Debug)]
@@ -29,8 +35,14 @@ pub struct Order {
     pub title: String,
     #[field(default = false)]
     pub paid: bool,
+    #[field(default = State::Open)]
+    pub state: State,
     #[field(private)]
     pub margin: Option<i64>,
+    #[field(write_only)]
+    pub note: Option<String>,
+    #[field(default = now)]
+    pub created_at: Timestamp,
 }
 
 /// Marks an order as paid.

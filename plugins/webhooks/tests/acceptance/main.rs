@@ -2,6 +2,7 @@
 #![allow(missing_docs, clippy::unwrap_used)] // test entities, and cases that fail
 
 mod bed;
+mod catalogue;
 mod delivery;
 mod endpoints;
 mod lifecycle;

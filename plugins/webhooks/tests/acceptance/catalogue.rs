@@ -1,0 +1,155 @@
+//! The catalogue: schemas and examples of events, judged by `PyPI` `jsonschema`.
+
+use std::process::Stdio;
+
+use serde_json::{Value as Json, json};
+use tokio::io::AsyncWriteExt;
+use tokio::process::Command;
+
+use crate::bed::Bed;
+use crate::receiver::Receiver;
+
+/// The folder of the programs; `cargo xtask test` installs what they need.
+const PEERS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/peers");
+
+/// The errors of each instance against its schema.
+async fn errors(tasks: &[(Json, Json)]) -> Vec<Vec<String>> {
+    let mut child = Command::new("python3")
+        .arg("schema.py")
+        .current_dir(PEERS)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("cargo xtask test says how the program is installed");
+    let tasks = tasks.iter();
+    let tasks = tasks.map(|(schema, instance)| json!({ "schema": schema, "instance": instance }));
+    let text = Json::from_iter(tasks).to_string();
+    let mut input = child.stdin.take().unwrap();
+    input.write_all(text.as_bytes()).await.unwrap();
+    drop(input);
+    let output = child.wait_with_output().await.unwrap();
+    serde_json::from_slice(&output.stdout).expect("cargo xtask test installs the library")
+}
+
+async fn types(bed: &Bed) -> Vec<Json> {
+    let all = bed.get("/webhooks/event-types").await;
+    all["items"].as_array().unwrap().clone()
+}
+
+#[tokio::test]
+async fn every_event_has_a_schema_and_an_example_of_it() {
+    let bed = Bed::start().await;
+    let types = types(&bed).await;
+    let names: Vec<&str> = types
+        .iter()
+        .map(|one| one["name"].as_str().unwrap())
+        .collect();
+    let expected = [
+        "shop.orders.created",
+        "shop.orders.updated",
+        "shop.orders.deleted",
+        "shop.orders.pay",
+        "webhook.test",
+        "webhooks.endpoint.disabled",
+        "webhooks.delivery.dead",
+    ];
+    assert_eq!(names, expected);
+    let tasks: Vec<(Json, Json)> = types
+        .iter()
+        .map(|one| (one["schema"].clone(), one["example"].clone()))
+        .collect();
+    for ((name, errors), (_, example)) in names.iter().zip(errors(&tasks).await).zip(&tasks) {
+        assert_eq!(errors, [""; 0], "{name}: {example}");
+    }
+}
+
+#[tokio::test]
+async fn an_event_is_found_by_its_name() {
+    let bed = Bed::start().await;
+    let one = bed.get("/webhooks/event-types/shop.orders.pay").await;
+    assert!(types(&bed).await.contains(&one));
+    assert_eq!(one["description"], "Marks an order as paid.");
+    assert_eq!(one["entity"], "shop_orders");
+    assert_eq!(
+        (&one["version"], &one["versions"]),
+        (&json!(1), &json!([1]))
+    );
+    assert_eq!(one["deprecated"], false);
+    let schema = &one["schema"];
+    assert_eq!(
+        schema["$schema"],
+        "https://json-schema.org/draft/2020-12/schema"
+    );
+    assert_eq!(
+        schema["$id"],
+        "/webhooks/event-types/shop.orders.pay?version=1"
+    );
+    let data = &schema["properties"]["data"];
+    assert_eq!(data["properties"]["title"]["maxLength"], 200);
+    assert_eq!(
+        data["properties"]["tenantId"]["type"],
+        json!(["string", "null"])
+    );
+    assert_eq!(
+        data["properties"]["state"]["enum"],
+        json!(["open", "shipped"])
+    );
+    assert_eq!(data["properties"]["createdAt"]["format"], "date-time");
+    // Private and write-only fields are in no schema and in no example.
+    for hidden in ["margin", "note"] {
+        assert!(!one.to_string().contains(hidden), "{hidden}: {one}");
+    }
+    let admin = bed.admin();
+    let missing = admin.get("/webhooks/event-types/shop.orders.nothing");
+    assert_eq!(missing.await.unwrap().status(), 404);
+    let member = bed.caller(Some("t1"), "member");
+    let refused = member.get("/webhooks/event-types/shop.orders.pay").await;
+    assert_eq!(refused.unwrap().status(), 403);
+}
+
+#[tokio::test]
+async fn what_is_delivered_validates_against_the_catalogue() {
+    let (bed, receiver) = (Bed::start().await, Receiver::start().await);
+    bed.endpoint(&receiver.url(), json!({})).await;
+    let order = bed.order("a title, ü").await;
+    let path = format!("/orders/{}", order["id"].as_str().unwrap());
+    let admin = bed.admin();
+    let pay = format!("{path}/pay");
+    let paid = admin.patch(&pay, json!({ "paid": true })).await;
+    assert_eq!(paid.unwrap().status(), 200);
+    assert_eq!(admin.delete(&path).await.unwrap().status(), 204);
+    let types = types(&bed).await;
+    let schema = |name: &Json| {
+        let found = types.iter().find(|one| one["name"] == *name);
+        found.unwrap()["schema"].clone()
+    };
+    let mut tasks = Vec::new();
+    for arrived in receiver.until(3).await {
+        let body = arrived.json();
+        tasks.push((schema(&body["type"]), body));
+    }
+    for (errors, (_, body)) in errors(&tasks).await.iter().zip(&tasks) {
+        assert!(errors.is_empty(), "{body}: {errors:?}");
+    }
+    // The schema refuses what is no such body.
+    let (schema, body) = &tasks[0];
+    let wrong: Vec<(Json, Json)> = [
+        ("/type", json!("shop.orders.updated")),
+        ("/timestamp", json!("yesterday")),
+        ("/data", Json::Null),
+        ("/data/title", json!("")),
+        ("/data/title", Json::Null),
+        ("/data/state", json!("lost")),
+        ("/data/createdAt", json!("2026-01-02")),
+    ]
+    .into_iter()
+    .map(|(pointer, value)| {
+        let mut body = body.clone();
+        *body.pointer_mut(pointer).unwrap() = value;
+        (schema.clone(), body)
+    })
+    .collect();
+    for (errors, (_, body)) in errors(&wrong).await.iter().zip(&wrong) {
+        assert!(!errors.is_empty(), "{body}");
+    }
+}
