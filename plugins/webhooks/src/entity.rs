@@ -231,6 +231,9 @@ pub(crate) struct WebhookMessage {
     pub(crate) truncated: bool,
     #[field(default = 1)]
     pub(crate) version: i64,
+    /// Whether it was written to test an endpoint; a recovery leaves it out.
+    #[field(default = false)]
+    pub(crate) is_test: bool,
     pub(crate) expires_at: Option<Timestamp>,
 }
 
@@ -264,6 +267,8 @@ pub enum DeliveryReason {
     EndpointDeleted,
     /// The endpoint does not get deliveries at present.
     EndpointDisabled,
+    /// Its message was removed, so there is nothing to send.
+    MessageMissing,
 }
 
 /// One message on its way to one endpoint.
@@ -281,6 +286,7 @@ pub enum DeliveryReason {
         auth = "userAuth",
         guards(manage_webhooks),
         list(paging = "page"),
+        get(disabled),
         create(disabled),
         update(disabled),
         delete(disabled),

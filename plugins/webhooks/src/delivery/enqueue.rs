@@ -46,6 +46,7 @@ impl Records {
             body: message.body,
             truncated: Some(message.truncated),
             version: None,
+            is_test: None,
             expires_at: Some(later(cx.now(), config.retention)),
         };
         let tenant = message.tenant_id.as_deref();

@@ -7,7 +7,7 @@ use serde_json::json;
 use super::attempt::Attempt;
 use super::outcome::Next;
 use crate::entity::{
-    DeliveryStatus, DisabledReason, EndpointStatus, Trigger, WebhookAttemptAdapter,
+    DeliveryReason, DeliveryStatus, DisabledReason, EndpointStatus, Trigger, WebhookAttemptAdapter,
     WebhookAttemptCreate, WebhookDelivery, WebhookDeliveryAdapter, WebhookDeliveryPatch,
     WebhookEndpoint, WebhookEndpointAdapter, WebhookEndpointPatch, WebhookMessage,
     WebhookMessageAdapter, webhook_attempt, webhook_delivery, webhook_message,
@@ -133,6 +133,24 @@ impl Records {
             // It was cancelled or removed during the attempt, so its state stays.
             Err(error) if is_gone(&error) => Ok(()),
             Err(error) => Err(error),
+        }
+    }
+
+    /// Cancels a delivery whose message was removed: it cannot be sent any more.
+    pub(crate) async fn cancel_lost(&self, cx: &Cx, delivery: &WebhookDelivery) -> Result<()> {
+        let patch = WebhookDeliveryPatch {
+            status: Some(DeliveryStatus::Cancelled),
+            reason: Some(Some(DeliveryReason::MessageMissing)),
+            next_retry_at: Some(None),
+            ..WebhookDeliveryPatch::default()
+        };
+        let id = delivery.id.as_str();
+        let written = self
+            .deliveries
+            .update(cx, id, patch, Some(delivery.version));
+        match written.await {
+            Err(error) if !is_gone(&error) => Err(error),
+            _ => Ok(()),
         }
     }
 

@@ -242,13 +242,15 @@ impl Workers {
             return Ok(Vec::new());
         }
         let messages = self.records.messages(&cx, &due).await?;
-        let with_message = due.into_iter().filter_map(|delivery| {
-            let message = messages
-                .iter()
-                .find(|message| message.id == delivery.message_id)?;
-            Some((delivery, message.clone()))
-        });
-        Ok(with_message.collect())
+        let mut with_message = Vec::with_capacity(due.len());
+        for delivery in due {
+            let mut of_delivery = messages.iter();
+            match of_delivery.find(|message| message.id == delivery.message_id) {
+                Some(message) => with_message.push((delivery, message.clone())),
+                None => self.records.cancel_lost(&cx, &delivery).await?,
+            }
+        }
+        Ok(with_message)
     }
 
     async fn fly(

@@ -1,17 +1,21 @@
 //! The plugin: it reads the settings, registers the consumer of events and starts the worker.
 
+mod audit;
 mod checks;
 mod config;
 mod env;
 mod overrides;
+mod reads;
 mod recover;
+mod replay;
 mod routes;
+mod test;
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use linchpin::http::{NamedCheck, PluginRoute};
+use linchpin::http::{NamedCheck, PluginRoute, RateStore};
 use linchpin::{
     BoxFuture, Environment, Error, Package, Plugin, PostCx, Problem, Result, RouteOverride,
 };
@@ -42,6 +46,8 @@ pub(crate) struct Place(Arc<OnceLock<Parts>>);
 pub(crate) struct Parts {
     pub(crate) workers: Arc<Workers>,
     pub(crate) catalogue: Arc<Catalogue>,
+    /// Counts tests.
+    rates: Arc<dyn RateStore>,
 }
 
 impl Place {
@@ -219,6 +225,7 @@ impl Webhooks {
         let parts = Parts {
             workers: Arc::clone(&workers),
             catalogue: Arc::clone(&self.catalogue),
+            rates: Arc::clone(cx.rate_store()),
         };
         self.place
             .0

@@ -6,9 +6,11 @@ use std::time::Duration;
 
 use linchpin::entity::{Direction, ListQuery};
 use linchpin::http::{AnswerDesc, PluginCall, PluginRoute, Reply, Route};
-use linchpin::{Code, Cx, Embedded, Error, Field, Problem, Result, Timestamp};
+use linchpin::{Code, Cx, Embedded, Error, Field, FieldEnum, Problem, Result, Timestamp};
+use serde_json::json;
 
-use super::routes::{MANAGERS, MOUNT, endpoint};
+use super::audit::{self, Target};
+use super::routes::{AUDITED, MANAGERS, MOUNT, endpoint};
 use super::{PLUGIN, Parts, Place};
 use crate::catalogue::wants;
 use crate::delivery::later;
@@ -17,20 +19,22 @@ use crate::entity::{
     WebhookMessage, webhook_delivery, webhook_message,
 };
 
+const ACTION: &str = "recover_endpoint";
 /// How far back a recovery may reach.
 const REACH: i64 = 14 * 86_400_000;
 /// The lease of a recovery: after it another one may begin.
 const LEASE: Duration = Duration::from_mins(10);
-/// The messages of one transaction.
-const CHUNK: u32 = 200;
+/// The messages of one transaction; a list of deliveries has at most this many.
+const CHUNK: u32 = 100;
 
-static RECOVER: Route<Recovery> = Route::post("recover_endpoint", "endpoints/{id}/recover")
+static RECOVER: Route<Recovery> = Route::post(ACTION, "endpoints/{id}/recover")
     .of(PLUGIN)
     .doc(
         "Sends the messages of a time again that the endpoint wants and has not got, oldest \
          first.\n\nDeliveries that are dead or cancelled are reset, and missing ones are written. \
          409 if a recovery of the endpoint runs, or if the endpoint is disabled.",
     )
+    .policy(AUDITED.audit(ACTION))
     .auth("userAuth")
     .guards(MANAGERS)
     .answers(&[AnswerDesc::of::<Recovered>(
@@ -99,7 +103,21 @@ async fn recover(place: Place, call: PluginCall, input: Recovery) -> Result<Repl
         return Err(Error::new(Code::Conflict, text));
     }
     let span = (input.since, input.until.unwrap_or(now));
-    let queued = all(parts, &cx, &endpoint, span, &statuses).await;
+    let target = Target {
+        entity: "WebhookEndpoint",
+        id: &endpoint.id,
+        tenant: endpoint.tenant_id.as_deref(),
+    };
+    let states: Vec<&str> = statuses.iter().map(|status| status.as_str()).collect();
+    let after = json!({
+        "since": span.0.to_string(), "until": span.1.to_string(), "statuses": states,
+    });
+    let caller = audit::caller(&call)?;
+    let noted = audit::add(&call, &caller, ACTION, target, (None, Some(after))).await;
+    let queued = match noted {
+        Ok(()) => all(parts, &cx, &endpoint, span, &statuses).await,
+        Err(error) => Err(error),
+    };
     let ended = WebhookEndpointPatch {
         recovering_until: Some(None),
         ..WebhookEndpointPatch::default()
@@ -148,6 +166,7 @@ async fn all(
             .filter(
                 webhook_message::tenant_id
                     .eq(endpoint.tenant_id.clone())
+                    .and(webhook_message::is_test.eq(false))
                     .and(webhook_message::occurred_at.gte(since))
                     .and(webhook_message::occurred_at.lte(until)),
             )

@@ -6,4 +6,6 @@ mod catalogue;
 mod delivery;
 mod endpoints;
 mod lifecycle;
+mod reads;
 mod receiver;
+mod tests_and_audit;

@@ -1,0 +1,239 @@
+//! Tests: a manager sends an event to an endpoint now, once.
+
+use std::time::Duration;
+
+use linchpin::http::{
+    AnswerDesc, Caller, PluginCall, PluginRoute, PolicyDesc, RateKey, RateLimit, RateReply,
+    RateVerdict, Reply, Route,
+};
+use linchpin::{Code, Cx, Embedded, Error, FieldEnum, Problem, Result, Timestamp, Uuid};
+use serde_json::{Value as Json, json};
+
+use super::audit::{self, Target};
+use super::routes::{AUDITED, MANAGERS, MOUNT, endpoint};
+use super::{PLUGIN, Parts, Place, Workers};
+use crate::catalogue::TEST;
+use crate::delivery::{Attempt, Content, Next, later, of_tenant};
+use crate::entity::{
+    DeliveryReason, DeliveryStatus, Trigger, WebhookDelivery, WebhookDeliveryCreate,
+    WebhookEndpoint, WebhookMessage, WebhookMessageCreate, webhook_delivery, webhook_message,
+};
+use crate::message;
+use crate::secrets::Secrets;
+
+const ACTION: &str = "test_endpoint";
+/// How long the records of a test are kept.
+const TESTS_KEPT: Duration = Duration::from_hours(24);
+/// The tests of one endpoint: 10 in a minute.
+const LIMIT: RateLimit = RateLimit::new(10, 60_000);
+const POLICY: PolicyDesc = AUDITED.audit(ACTION);
+
+/// 502: a test got no HTTP answer.
+const TEST_FAILED: Code = Code::Other(502, "test_delivery_failed");
+
+/// The event of a test.
+#[derive(Embedded)]
+struct TestEvent {
+    /// The name of an event; its example is sent. `webhook.test` by default.
+    #[field(length = 1..=128)]
+    event: Option<String>,
+}
+
+static SEND_TEST: Route<TestEvent> = Route::post(ACTION, "endpoints/{id}/test")
+    .of(PLUGIN)
+    .doc(
+        "Sends an event to an endpoint now, once, also if it is paused or disabled.\n\nThe data \
+         is the example of the event in the catalogue. At most 10 tests of an endpoint in a \
+         minute.",
+    )
+    .policy(POLICY)
+    .auth("userAuth")
+    .guards(MANAGERS)
+    .answers(&[AnswerDesc::of::<Tested>(200, "The answer of the endpoint.")])
+    .errors(&[
+        Code::Unauthorized,
+        Code::Forbidden,
+        Code::NotFound,
+        Code::RateLimited,
+        TEST_FAILED,
+    ]);
+
+/// The answer to a test.
+#[derive(Embedded)]
+struct Tested {
+    delivery_id: String,
+    /// The status of the endpoint's answer.
+    status: i64,
+    /// Whether the status is 2xx.
+    ok: bool,
+    /// The first 4,096 characters of the answer.
+    body: String,
+    duration_ms: i64,
+}
+
+pub(super) fn route(place: &Place) -> PluginRoute {
+    let place = place.clone();
+    SEND_TEST.bind(MOUNT, move |call, input| test(place.clone(), call, input))
+}
+
+async fn test(place: Place, call: PluginCall, input: TestEvent) -> Result<Reply> {
+    let parts = place.parts()?;
+    let workers = &parts.workers;
+    let endpoint = endpoint(workers, &call).await?;
+    let event = input.event.as_deref().unwrap_or(TEST);
+    let data = data(parts, &endpoint, event)?;
+    admit(parts, &endpoint, call.cx.now()).await?;
+    let secrets = Secrets::open(&workers.keys, &endpoint.id, &endpoint.sealed)?;
+    let target = Target {
+        entity: "WebhookEndpoint",
+        id: &endpoint.id,
+        tenant: endpoint.tenant_id.as_deref(),
+    };
+    let cx = audit::caller(&call)?;
+    let after = Some(json!({ "event": event }));
+    audit::add(&call, &cx, ACTION, target, (None, after)).await?;
+    let now = (workers.clock)();
+    let (delivery, message) = written(workers, &endpoint, event, &data, now).await?;
+    let content = Content {
+        message: &message.id,
+        event,
+        event_id: &message.event_id,
+        occurred_at: now,
+        body: &message.body,
+        truncated: false,
+        delivery: &delivery.id,
+        number: 1,
+        is_test: true,
+    };
+    let attempt = workers.sender.send(&endpoint, &secrets, content, now).await;
+    ended(workers, &delivery, &attempt).await?;
+    let Some(status) = attempt.status else {
+        let kind = attempt.kind().map_or("protocol", FieldEnum::as_str);
+        let text = "the endpoint gave no HTTP answer";
+        let details = vec![Problem::new("url", kind, text)];
+        return Err(Error::new(TEST_FAILED, text).with_details(details));
+    };
+    let tested = Tested {
+        delivery_id: delivery.id,
+        status: i64::from(status),
+        ok: attempt.is_success(),
+        body: attempt.body.unwrap_or_default(),
+        duration_ms: i64::try_from(attempt.duration.as_millis()).unwrap_or(i64::MAX),
+    };
+    Reply::json(200, &tested)
+}
+
+/// The data of a test.
+fn data(parts: &Parts, endpoint: &WebhookEndpoint, event: &str) -> Result<Json> {
+    if event == TEST {
+        return Ok(json!({ "test": true, "endpointId": endpoint.id }));
+    }
+    let mut all = parts.catalogue.event_types().into_iter();
+    match all.find(|one| one.name == event) {
+        Some(mut found) => Ok(found.example["data"].take()),
+        None => Err(Error::invalid(Problem::new(
+            "event",
+            "enum",
+            "is no event of this app",
+        ))),
+    }
+}
+
+/// Counts a test of an endpoint.
+async fn admit(parts: &Parts, endpoint: &WebhookEndpoint, now: Timestamp) -> Result<()> {
+    let key = RateKey {
+        route: "webhooks.test",
+        tenant: endpoint.tenant_id.as_deref(),
+        caller: Caller::Actor(&endpoint.id),
+    };
+    let verdict = match parts.rates.count(&key, LIMIT, now) {
+        RateReply::Ready(verdict) => verdict,
+        RateReply::Later(verdict) => verdict.await,
+    };
+    match verdict.map_err(Error::unavailable)? {
+        RateVerdict::Admitted => Ok(()),
+        RateVerdict::Refused(wait) => {
+            let seconds = u32::try_from(wait.div_ceil(1_000)).unwrap_or(u32::MAX);
+            let text = "too many tests of this endpoint";
+            Err(Error::new(Code::RateLimited, text).retry_after(seconds.max(1)))
+        }
+    }
+}
+
+/// Writes the message and the delivery of a test. No worker takes it.
+async fn written(
+    workers: &Workers,
+    endpoint: &WebhookEndpoint,
+    event: &str,
+    data: &Json,
+    now: Timestamp,
+) -> Result<(WebhookDelivery, WebhookMessage)> {
+    let records = &workers.records;
+    let event_id = Uuid::new_v7().to_string();
+    let id = format!("msg_{}", event_id.replace('-', ""));
+    let expires_at = Some(later(now, TESTS_KEPT));
+    let message = WebhookMessageCreate {
+        id: id.clone(),
+        event: event.to_owned(),
+        event_id: event_id.clone(),
+        occurred_at: now,
+        body: message::plain(event, &now.to_string(), data),
+        truncated: None,
+        version: None,
+        is_test: Some(true),
+        expires_at,
+    };
+    let delivery = WebhookDeliveryCreate {
+        endpoint_id: endpoint.id.clone(),
+        message_id: id,
+        event: event.to_owned(),
+        event_id,
+        occurred_at: now,
+        status: None,
+        reason: None,
+        attempts: None,
+        max_attempts: 1,
+        next_retry_at: None,
+        last_attempt_at: None,
+        delivered_at: None,
+        last_attempt: None,
+        is_test: Some(true),
+        expires_at,
+    };
+    let tenant = endpoint.tenant_id.as_deref();
+    Cx::system("a test of a webhook")
+        .transaction(async |cx| {
+            let within = of_tenant(cx, webhook_message::tenant_id, tenant);
+            let message = records.messages.create(&within, message).await?;
+            let within = of_tenant(cx, webhook_delivery::tenant_id, tenant);
+            let delivery = records.deliveries.create(&within, delivery).await?;
+            Ok((delivery, message))
+        })
+        .await
+}
+
+/// Writes the result of a test. No attempt follows.
+async fn ended(workers: &Workers, delivery: &WebhookDelivery, attempt: &Attempt) -> Result<()> {
+    let (records, now) = (&workers.records, (workers.clock)());
+    let ok = attempt.is_success();
+    let next = Next {
+        status: if ok {
+            DeliveryStatus::Delivered
+        } else {
+            DeliveryStatus::Dead
+        },
+        reason: (!ok).then_some(DeliveryReason::Exhausted),
+        retry_at: None,
+    };
+    Cx::system("a test of a webhook")
+        .transaction(async |cx| {
+            records
+                .settle(cx, delivery, attempt, (1, next), now)
+                .await?;
+            let kept = later(now, TESTS_KEPT);
+            records
+                .record(cx, delivery, attempt, (1, Trigger::Test), kept)
+                .await
+        })
+        .await
+}
