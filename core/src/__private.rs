@@ -38,6 +38,7 @@ pub use ::serde::ser::SerializeStruct;
 mod checks;
 mod computed;
 pub mod editor;
+mod events;
 mod fields;
 mod gates;
 mod items;
@@ -53,6 +54,9 @@ pub use checks::{
     expect_links, expect_many, expect_relation, kind, named, need, refuse_if, same,
 };
 pub use computed::{BodyOf, ComputedBody, NoBody};
+pub use events::{
+    OperationOf, assert_changes, assert_schema, is_poisoned, is_untyped, operation, refuse,
+};
 pub use fields::{F, FieldAt, fields};
 pub use gates::{Along, Gated, Links, Open, expect_no_circle, gated, is_circle, target};
 pub use items::{
@@ -148,6 +152,7 @@ pub const fn item_field<T: FieldType>(
         <T as FieldType>::OPTIONAL,
     );
     match desc.kind {
+        Kind::Json if <T as FieldType>::ANY => desc,
         // Only the Rust type knows which JSON is valid.
         Kind::Json | Kind::Items(_) => FieldDesc {
             reads: Some(reads::<T>),

@@ -5,7 +5,7 @@
 //!
 //! The documentation of each macro is a file in `macros/docs`. Its examples name `linchpin`, so the
 //! documentation tests of that crate compile them, and those of `linchpin-realtime` the examples
-//! of `channel` and `sse`.
+//! of `channel` and `sse`, and those of `linchpin-webhooks` the examples of `webhook_events`.
 
 use proc_macro::TokenStream;
 
@@ -38,6 +38,7 @@ mod schema;
 mod snapshot;
 mod sse;
 mod transform;
+mod webhooks;
 
 /// Whether adapters and routes are generated. The feature `server` of `linchpin` sets it.
 const SERVER: bool = cfg!(feature = "server");
@@ -119,6 +120,12 @@ pub fn channel(args: TokenStream, item: TokenStream) -> TokenStream {
 #[proc_macro]
 pub fn sse(input: TokenStream) -> TokenStream {
     sse::run(input.into()).into()
+}
+
+#[cfg_attr(not(doctest), doc = include_str!("../docs/webhook_events.md"))]
+#[proc_macro]
+pub fn webhook_events(input: TokenStream) -> TokenStream {
+    webhooks::run(input.into()).into()
 }
 
 #[cfg_attr(not(doctest), doc = include_str!("../docs/transform.md"))]

@@ -12,7 +12,7 @@ use syn::{Visibility, braced};
 
 use crate::diagnostics::Diagnostics;
 use crate::entity::EntityModel;
-use crate::{channel, operation, projection, sse};
+use crate::{channel, operation, projection, sse, webhooks};
 
 /// Returns the macro with the entity's name; `args` and `item` are the unchanged declaration of the
 /// entity.
@@ -69,6 +69,8 @@ pub(crate) fn expand(input: TokenStream) -> TokenStream {
         channel::expand(handed)
     } else if sse::Asked::is(&handed.args) {
         sse::expand(handed)
+    } else if webhooks::Asked::is(&handed.args) {
+        webhooks::expand(handed)
     } else {
         operation::expand(handed)
     }

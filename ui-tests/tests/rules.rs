@@ -321,6 +321,8 @@ const NEIGHBOURS: &[(&[&str], &str, &str)] = &[
         "sse/neighbours.rs",
         "// partition, events, options:",
     ),
+    (&["webhooks/events"], "webhooks/neighbours.rs", "// events:"),
+    (&["webhooks/when"], "webhooks/neighbours.rs", "// when:"),
 ];
 
 fn below(folder: &str) -> PathBuf {

@@ -97,6 +97,9 @@ pub trait FieldType: Sized {
     const KIND: Kind;
     /// Whether it is an `Option`.
     const OPTIONAL: bool = false;
+    /// Whether every JSON is a value of it, so that no schema describes it.
+    #[doc(hidden)]
+    const ANY: bool = false;
     /// The type inside the `Option` for `Option<T>`, else the type itself.
     type Inner: FieldType;
     /// Converts to a dynamic value.
@@ -406,6 +409,7 @@ impl FieldType for Vec<String> {
 impl FieldType for serde_json::Value {
     type Inner = Self;
     const KIND: Kind = Kind::Json;
+    const ANY: bool = true;
     fn into_value(self) -> Value {
         Value::Json(self.to_string())
     }
@@ -440,6 +444,7 @@ impl<T: FieldType> FieldType for Option<T> {
     type Inner = T::Inner;
     const KIND: Kind = T::KIND;
     const OPTIONAL: bool = true;
+    const ANY: bool = T::ANY;
     fn into_value(self) -> Value {
         self.map_or(Value::Null, T::into_value)
     }

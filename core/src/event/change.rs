@@ -58,7 +58,7 @@ impl Change {
         let default = |last: &str| format!("{}.{last}", prefix(entity));
         let [create, _, _, update, delete] = entity.routes;
         let of = |policy: PolicyDesc, name: &str, doc| {
-            ChangeEvent::of(policy.or(entity.defaults), default(name), doc, false)
+            ChangeEvent::of(&policy.or(entity.defaults), default(name), doc, false)
         };
         match self {
             Self::Created => vec![of(create, "created", "A record was created.")],
@@ -75,7 +75,7 @@ impl Change {
                     };
                     let policy = spec.policy.or(entity.defaults);
                     let of =
-                        |name| ChangeEvent::of(policy, name, spec.doc, changes == Changes::Many);
+                        |name| ChangeEvent::of(&policy, name, spec.doc, changes == Changes::Many);
                     let mut events: Vec<ChangeEvent> = names.into_iter().map(of).collect();
                     // One name of the `event` option replaces both of an upsert.
                     events.dedup_by(|one, other| one.name == other.name);
@@ -116,7 +116,7 @@ pub struct ChangeEvent {
 }
 
 impl ChangeEvent {
-    fn of(policy: PolicyDesc, name: String, doc: &'static str, many: bool) -> Self {
+    fn of(policy: &PolicyDesc, name: String, doc: &'static str, many: bool) -> Self {
         let event = policy.event;
         Self {
             name: event

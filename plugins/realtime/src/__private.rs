@@ -4,11 +4,9 @@ pub use linchpin;
 pub use linchpin::__private::*;
 pub use linchpin_core::operation::{OpSpec, Operation};
 
-pub use crate::channel::asserts::{
-    assert_changes, assert_gates, assert_name, assert_parameter, assert_runs, refuse,
-};
+pub use crate::channel::asserts::{assert_gates, assert_name, assert_parameter, assert_runs};
 pub use crate::channel::glue::{
-    Body, answer, body, carried, encoded, items, member, members, not_published, operation, payload,
+    Body, answer, body, carried, encoded, items, member, members, not_published, payload,
 };
 pub use crate::channel::{
     Change, Channel, ChannelDesc, CollectionChannel, Encoded, Incoming, Mark, On, Payload,

@@ -4,14 +4,19 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 
 use linchpin::Entity;
 use linchpin::Operation;
-use linchpin::entity::EntityDesc;
+use linchpin::entity::{EntityDesc, FieldSet};
 use linchpin::event::{Change, ChangeEvent, EntityEvent};
+use linchpin::filter::{Filter, FilterSpec};
+use linchpin::resource::EventState;
+
+use crate::__private::is_untyped;
 
 use crate::event_types::EventType;
 
 /// The events of an app that customers may subscribe to. No other event leaves the app.
 ///
-/// [`webhook_events!`](crate::webhook_events) writes it shorter.
+/// [`webhook_events!`](crate::webhook_events) writes it shorter, checks it when the app is compiled,
+/// and has conditions.
 ///
 /// ```
 /// use linchpin::prelude::*;
@@ -47,6 +52,15 @@ struct Listed {
     /// Whether no call of the route changes records.
     only_reads: bool,
     word: &'static str,
+    when: Option<Condition>,
+}
+
+/// A condition on the record of an event.
+#[derive(Clone, Debug)]
+struct Condition {
+    filter: Filter,
+    /// The fields that it reads.
+    fields: FieldSet,
 }
 
 impl Catalogue {
@@ -58,34 +72,63 @@ impl Catalogue {
     /// Offers the creation of records of `E`.
     #[must_use]
     pub fn created<E: Entity>(self) -> Self {
-        self.with(E::DESC, Change::Created)
+        self.__event(E::DESC, Change::Created)
     }
 
     /// Offers updates of records of `E`.
     #[must_use]
     pub fn updated<E: Entity>(self) -> Self {
-        self.with(E::DESC, Change::Updated)
+        self.__event(E::DESC, Change::Updated)
     }
 
     /// Offers the deletion of records of `E`.
     #[must_use]
     pub fn deleted<E: Entity>(self) -> Self {
-        self.with(E::DESC, Change::Deleted)
+        self.__event(E::DESC, Change::Deleted)
     }
 
     /// Offers the events of an operation.
     #[must_use]
     pub fn operation<E: Entity>(self, operation: Operation<E>) -> Self {
-        self.with(E::DESC, Change::Operation(operation.spec()))
+        self.__event(E::DESC, Change::Operation(operation.spec()))
     }
 
-    fn with(mut self, entity: &'static EntityDesc, change: Change) -> Self {
+    /// An event, as `webhook_events!` lists it.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn __event(self, entity: &'static EntityDesc, change: Change) -> Self {
+        self.with(entity, change, None)
+    }
+
+    /// An event with a condition, as `webhook_events!` lists it.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn __event_when(
+        self,
+        entity: &'static EntityDesc,
+        change: Change,
+        when: &'static FilterSpec,
+    ) -> Self {
+        let condition = Condition {
+            filter: Filter::from(when),
+            fields: when.fields(),
+        };
+        self.with(entity, change, Some(condition))
+    }
+
+    fn with(
+        mut self,
+        entity: &'static EntityDesc,
+        change: Change,
+        when: Option<Condition>,
+    ) -> Self {
         self.events.push(Listed {
             entity,
             routes: change.routes(),
             events: change.events(entity),
             only_reads: change.only_reads(),
             word: change.word(),
+            when,
         });
         self
     }
@@ -130,6 +173,7 @@ impl Catalogue {
         };
         let mut mistakes: Vec<String> = self.events.iter().filter_map(mistake).collect();
         mistakes.extend(self.ambiguous());
+        mistakes.extend(self.events.iter().flat_map(Listed::flaws));
         mistakes
     }
 
@@ -160,10 +204,21 @@ impl Catalogue {
         entities.any(|known| known.storage_name == entity.storage_name)
     }
 
-    /// Whether an event is offered.
+    /// The fields of an entity that conditions read.
+    pub(crate) fn reads(&self, entity: &EntityDesc) -> FieldSet {
+        let listed = self.events.iter();
+        listed
+            .filter(|listed| listed.entity.storage_name == entity.storage_name)
+            .filter_map(|listed| listed.when.as_ref())
+            .fold(FieldSet::NONE, |all, when| all.or(when.fields))
+    }
+
+    /// Whether an event is offered: it is listed, and its record satisfies the condition.
     pub(crate) fn offers(&self, event: &EntityEvent) -> bool {
         self.events.iter().any(|listed| {
-            listed.entity.storage_name == event.entity && listed.routes.contains(&&*event.route)
+            listed.entity.storage_name == event.entity
+                && listed.routes.contains(&&*event.route)
+                && listed.holds(event)
         })
     }
 
@@ -174,6 +229,42 @@ impl Catalogue {
         self.names()
             .chain(built_in)
             .any(|name| matches(entry, name))
+    }
+}
+
+impl Listed {
+    /// Events without a schema, and conditions that have no record to judge.
+    fn flaws(&self) -> Vec<String> {
+        let mut flaws = Vec::new();
+        for event in &self.events {
+            let mut fields = self.entity.fields.iter();
+            if let Some(field) = fields.find(|field| event.shows(field) && is_untyped(field)) {
+                flaws.push(format!(
+                    "event `{}` has no schema: `json` field `{}` needs a type",
+                    event.name, field.name
+                ));
+            }
+            if event.counts && self.when.is_some() {
+                flaws.push(format!(
+                    "event `{}` is about many records, so `when` has none to judge: give `{}` \
+                     `event(records)`",
+                    event.name, self.word
+                ));
+            }
+        }
+        flaws
+    }
+
+    /// Whether the record of an event satisfies the condition: the record after the change, or the
+    /// removed one. An event without a record does not.
+    fn holds(&self, event: &EntityEvent) -> bool {
+        let Some(when) = &self.when else { return true };
+        let record = event.after.as_ref().or(event.before.as_ref());
+        let Some(record) = record.and_then(|record| record.as_object()) else {
+            return false;
+        };
+        EventState::read(self.entity, when.fields, record)
+            .is_some_and(|state| state.satisfies(&when.filter))
     }
 }
 
@@ -199,45 +290,6 @@ pub(crate) fn matches(entry: &str, name: &str) -> bool {
 /// The entries of `events` that match an event, for many endpoints.
 pub(crate) fn wants(events: &[String], name: &str) -> bool {
     events.iter().any(|entry| matches(entry, name))
-}
-
-/// Writes a [`Catalogue`]: entities with their events.
-///
-/// `created`, `updated` and `deleted` are the changes by the generated routes; every other word is
-/// the const of an operation.
-///
-/// ```
-/// use linchpin::prelude::*;
-/// use linchpin_webhooks::webhook_events;
-///
-/// #[entity]
-/// #[derive(Clone, Debug)]
-/// pub struct Order {
-///     #[field(primary, default = uuid)]
-///     pub id: String,
-///     #[field(default = false)]
-///     pub paid: bool,
-/// }
-///
-/// #[operation(kind = "field_update", set(paid), partial)]
-/// pub const PAY: Operation<Order>;
-///
-/// let catalogue = webhook_events! { Order: [created, PAY] };
-/// assert_eq!(catalogue.names().count(), 2);
-/// ```
-#[macro_export]
-macro_rules! webhook_events {
-    ($($entity:path: [$($event:ident),* $(,)?]),* $(,)?) => {{
-        let catalogue = $crate::Catalogue::new();
-        $($(let catalogue = $crate::webhook_events!(@one catalogue, $entity, $event);)*)*
-        catalogue
-    }};
-    (@one $catalogue:ident, $entity:path, created) => { $catalogue.created::<$entity>() };
-    (@one $catalogue:ident, $entity:path, updated) => { $catalogue.updated::<$entity>() };
-    (@one $catalogue:ident, $entity:path, deleted) => { $catalogue.deleted::<$entity>() };
-    (@one $catalogue:ident, $entity:path, $operation:ident) => {
-        $catalogue.operation::<$entity>($operation)
-    };
 }
 
 #[cfg(test)]

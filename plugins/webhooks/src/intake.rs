@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
-use linchpin::entity::{EntityDesc, ListQuery};
+use linchpin::entity::{EntityDesc, FieldSet, ListQuery};
 use linchpin::event::Batch;
 use linchpin::{BoxFuture, Cx, EntityEvent, EventSink, Field, Result};
 
@@ -40,6 +40,10 @@ impl EventSink for Intake {
 
     fn takes(&self, entity: &'static EntityDesc) -> bool {
         self.catalogue.takes(entity)
+    }
+
+    fn reads(&self, entity: &'static EntityDesc) -> FieldSet {
+        self.catalogue.reads(entity)
     }
 
     fn stops_at_failure(&self) -> bool {

@@ -1,6 +1,8 @@
 //! Webhooks: signed deliveries of committed events to the addresses of customers, and verified
 //! events that other services send.
 
+#[doc(hidden)]
+pub mod __private;
 mod catalogue;
 mod delivery;
 mod entity;
@@ -23,5 +25,14 @@ pub use inbound::{
     Algorithm, Encoding, Inbound, InboundMessage, InvalidSignature, OwnVerifier, Received,
     SharedSecret, Verified, Verifier, verify,
 };
+#[doc(inline)]
+pub use linchpin_macros::webhook_events;
 pub use plugin::{Webhooks, WebhooksConfig};
 pub use signature::{SecretFormat, SigningSecret};
+
+/// The examples in the documentation of the macro, as documentation tests of this crate.
+#[cfg(doctest)]
+mod macro_docs {
+    #[doc = include_str!("../../../macros/docs/webhook_events.md")]
+    pub struct WebhookEvents;
+}

@@ -67,3 +67,7 @@ mod channel {
 mod sse {
     mod neighbours;
 }
+
+mod webhooks {
+    mod neighbours;
+}

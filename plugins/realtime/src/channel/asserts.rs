@@ -2,64 +2,11 @@
 //! name.
 
 use linchpin::entity::{EntityDesc, FieldType, Kind};
-use linchpin_core::operation::{Method, OpSpec, Place, Sentence};
+use linchpin_core::__private::is_poisoned;
+use linchpin_core::operation::{OpSpec, Place, Sentence};
 use linchpin_vocabulary::event::{self, Flaw};
 
 use super::{Change, ChannelDesc, Mark, On, VariantDesc};
-
-/// Fails to compile with `message`, except for an operation whose own errors are reported.
-///
-/// # Panics
-/// In const evaluation. This is the purpose of the function.
-#[track_caller]
-pub const fn refuse(operation: &OpSpec, message: &'static str) {
-    assert!(is_poisoned(operation), "{}", message);
-}
-
-/// Whether a declaration does not compile.
-const fn is_poisoned(operation: &OpSpec) -> bool {
-    operation.name.is_empty()
-}
-
-/// Fails to compile if every route of an operation only reads. An operation without routes is
-/// checked at start-up.
-///
-/// # Panics
-/// In const evaluation. This is the purpose of the function.
-#[track_caller]
-pub const fn assert_changes(operation: &OpSpec, shown: &str) {
-    if is_poisoned(operation) || !only_reads(operation) {
-        return;
-    }
-    let mut text = Sentence::new();
-    text.push("linchpin: `");
-    text.push(shown);
-    text.push("` is no event: the operation only reads\nhelp: an operation that changes records");
-    text.stop()
-}
-
-const fn only_reads(operation: &OpSpec) -> bool {
-    let (mut part, mut any) = (0, !operation.routes.is_empty());
-    while part < operation.parts.len() {
-        any = true;
-        if !all_get(operation.parts[part]) {
-            return false;
-        }
-        part += 1;
-    }
-    any && all_get(operation)
-}
-
-const fn all_get(operation: &OpSpec) -> bool {
-    let mut at = 0;
-    while at < operation.routes.len() {
-        if !matches!(operation.routes[at].method, Method::Get) {
-            return false;
-        }
-        at += 1;
-    }
-    true
-}
 
 /// Fails to compile if the event name of an operation is no legal name, or is that of another
 /// variant.

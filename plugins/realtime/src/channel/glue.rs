@@ -1,31 +1,11 @@
 //! Typed glue of expansions: one function for each step that a declaration needs.
 
 use linchpin::entity::{Embedded, Entity, EntityDesc, FieldDesc, Kind, Projection};
-use linchpin::{Error, Operation, Result};
-use linchpin_core::operation::OpSpec;
+use linchpin::{Error, Result};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::{Encoded, Payload};
-
-/// `A: OperationOf<B>` holds only if both are the same type.
-///
-/// The attribute gives the error text for an event that names the operation of another entity.
-#[diagnostic::on_unimplemented(
-    message = "an operation of `{Self}` is named as one of `{E}`",
-    label = "belongs to `{Self}`",
-    note = "name its own entity before it"
-)]
-pub trait OperationOf<E> {}
-
-impl<E> OperationOf<E> for E {}
-
-/// Returns the declaration of an operation. The compiler checks that it belongs to the entity.
-pub const fn operation<E: Entity, F: Entity + OperationOf<E>>(
-    operation: &Operation<F>,
-) -> &'static OpSpec {
-    operation.spec()
-}
 
 /// `A: Carries<B>` holds only if both are the same type.
 ///

@@ -49,6 +49,27 @@ pub struct Order {
 #[operation(kind = "field_update", set(paid), partial)]
 pub const PAY: Operation<Order>;
 
+#[derive(FieldEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Status {
+    Draft,
+    Published,
+}
+
+/// An article of a tenant.
+#[entity(namespace = "shop", tenant(tenant_id, optional))]
+#[derive(Clone, Debug)]
+pub struct Article {
+    #[field(primary, default = uuid)]
+    pub id: String,
+    pub tenant_id: Option<String>,
+    pub title: String,
+    #[field(default = Status::Draft)]
+    pub status: Status,
+    /// Customers do not hear of it.
+    #[field(private, default = false)]
+    pub internal: bool,
+}
+
 /// A note, of which nobody hears.
 #[entity(namespace = "shop", routes(auth = "userAuth"))]
 #[derive(Clone, Debug)]
@@ -60,12 +81,15 @@ pub struct Note {
 
 pub static SHOP: Package = package!(
     name = "shop",
-    entities = [entity(Order, [PAY]), entity(Note)]
+    entities = [entity(Order, [PAY]), entity(Article), entity(Note)]
 );
 
-/// Customers hear of orders, and nothing else leaves the app.
+/// Customers hear of orders and of published articles; nothing else leaves the app.
 fn webhooks() -> Webhooks {
-    Webhooks::new(webhook_events! { Order: [created, updated, deleted, PAY] })
+    Webhooks::new(webhook_events! {
+        Order: [created, updated, deleted, PAY],
+        Article: [updated when(status == Status::Published), deleted when(!internal)],
+    })
 }
 
 pub struct Bed {

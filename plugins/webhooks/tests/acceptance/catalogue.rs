@@ -2,11 +2,12 @@
 
 use std::process::Stdio;
 
+use linchpin::Cx;
 use serde_json::{Value as Json, json};
 use tokio::io::AsyncWriteExt;
 use tokio::process::Command;
 
-use crate::bed::Bed;
+use crate::bed::{Article, ArticlePatch, Bed};
 use crate::receiver::Receiver;
 
 /// The folder of the programs; `cargo xtask test` installs what they need.
@@ -49,6 +50,8 @@ async fn every_event_has_a_schema_and_an_example_of_it() {
         "shop.orders.updated",
         "shop.orders.deleted",
         "shop.orders.pay",
+        "shop.articles.updated",
+        "shop.articles.deleted",
         "webhook.test",
         "webhooks.endpoint.disabled",
         "webhooks.delivery.dead",
@@ -152,4 +155,63 @@ async fn what_is_delivered_validates_against_the_catalogue() {
     for (errors, (_, body)) in errors(&wrong).await.iter().zip(&wrong) {
         assert!(!errors.is_empty(), "{body}");
     }
+}
+
+#[tokio::test]
+async fn an_event_is_sent_only_if_its_record_satisfies_the_condition() {
+    let (bed, receiver) = (Bed::start().await, Receiver::start().await);
+    bed.endpoint(&receiver.url(), json!({})).await;
+    let admin = bed.admin();
+    let mut paths = Vec::new();
+    for title in ["public", "internal"] {
+        let made = admin.post("/articles", json!({ "title": title })).await;
+        let article = made.unwrap().json().unwrap();
+        paths.push(format!("/articles/{}", article["id"].as_str().unwrap()));
+    }
+    // The first article is published in the second step, and a draft again in the last.
+    for change in [
+        json!({ "title": "draft" }),
+        json!({ "status": "published" }),
+        json!({ "title": "news" }),
+        json!({ "status": "draft" }),
+    ] {
+        let changed = admin.patch(&paths[0], change).await.unwrap();
+        assert_eq!(changed.status(), 200, "{:?}", changed.text());
+    }
+    // Clients cannot see the field that decides about the second article.
+    let articles = bed.app.adapter::<Article>().unwrap();
+    let patch = ArticlePatch {
+        internal: Some(true),
+        ..ArticlePatch::default()
+    };
+    let id = paths[1].trim_start_matches("/articles/");
+    let cx = Cx::system("a test");
+    articles.update(&cx, id, patch, None).await.unwrap();
+    for path in paths.iter().rev() {
+        assert_eq!(admin.delete(path).await.unwrap().status(), 204);
+    }
+    bed.order("the last event").await;
+    let sent: Vec<(String, String)> = receiver
+        .until(4)
+        .await
+        .iter()
+        .map(|arrived| {
+            let body = arrived.json();
+            let text = |pointer: &str| body.pointer(pointer).unwrap().as_str().unwrap().to_owned();
+            (text("/type"), text("/data/title"))
+        })
+        .collect();
+    let expected = [
+        ("shop.articles.updated", "draft"),
+        ("shop.articles.updated", "news"),
+        ("shop.articles.deleted", "news"),
+        ("shop.orders.created", "the last event"),
+    ];
+    assert_eq!(sent.len(), expected.len());
+    for one in expected {
+        let one = (one.0.to_owned(), one.1.to_owned());
+        assert!(sent.contains(&one), "{one:?}: {sent:?}");
+    }
+    // Other events have no message either.
+    assert_eq!(bed.deliveries().await.len(), 4);
 }

@@ -1,0 +1,136 @@
+//! Checks of declarations that name events: a channel, an endpoint of server-sent events, a
+//! catalogue of webhooks.
+
+use crate::entity::{Entity, EntityDesc, FieldDesc, Kind};
+use crate::event::Change;
+use crate::operation::{Method, OpSpec, Operation, Sentence};
+
+/// `A: OperationOf<B>` holds only if both are the same type.
+///
+/// The attribute gives the error text for an event that names the operation of another entity.
+#[diagnostic::on_unimplemented(
+    message = "an operation of `{Self}` is named as one of `{E}`",
+    label = "belongs to `{Self}`",
+    note = "name its own entity before it"
+)]
+pub trait OperationOf<E> {}
+
+impl<E> OperationOf<E> for E {}
+
+/// Returns the declaration of an operation. The compiler checks that it belongs to the entity.
+pub const fn operation<E: Entity, F: Entity + OperationOf<E>>(
+    operation: &Operation<F>,
+) -> &'static OpSpec {
+    operation.spec()
+}
+
+/// Fails to compile with `message`, except for an operation whose own errors are reported.
+///
+/// # Panics
+/// In const evaluation. This is the purpose of the function.
+#[track_caller]
+pub const fn refuse(operation: &OpSpec, message: &'static str) {
+    assert!(is_poisoned(operation), "{}", message);
+}
+
+/// Whether the declaration of an operation does not compile.
+pub const fn is_poisoned(operation: &OpSpec) -> bool {
+    operation.name.is_empty()
+}
+
+/// Fails to compile if every route of an operation only reads. An operation without routes is
+/// checked at start-up.
+///
+/// # Panics
+/// In const evaluation. This is the purpose of the function.
+#[track_caller]
+pub const fn assert_changes(operation: &OpSpec, shown: &str) {
+    if is_poisoned(operation) || !only_reads(operation) {
+        return;
+    }
+    let mut text = Sentence::new();
+    text.push("linchpin: `");
+    text.push(shown);
+    text.push("` is no event: the operation only reads\nhelp: an operation that changes records");
+    text.stop()
+}
+
+const fn only_reads(operation: &OpSpec) -> bool {
+    let (mut part, mut any) = (0, !operation.routes.is_empty());
+    while part < operation.parts.len() {
+        any = true;
+        if !all_get(operation.parts[part]) {
+            return false;
+        }
+        part += 1;
+    }
+    any && all_get(operation)
+}
+
+const fn all_get(operation: &OpSpec) -> bool {
+    let mut at = 0;
+    while at < operation.routes.len() {
+        if !matches!(operation.routes[at].method, Method::Get) {
+            return false;
+        }
+        at += 1;
+    }
+    true
+}
+
+/// Fails to compile if the payload of a generated route's event has a field without a schema. The
+/// events of operations are checked at start-up.
+///
+/// # Panics
+/// In const evaluation. This is the purpose of the function.
+#[track_caller]
+pub const fn assert_schema(entity: &EntityDesc, change: Change, shown: &str) {
+    let policy = match change {
+        Change::Created => &entity.routes[0],
+        Change::Updated => &entity.routes[3],
+        Change::Deleted => &entity.routes[4],
+        Change::Operation(_) => return,
+    };
+    let event = match policy.event {
+        None => entity.defaults.event,
+        own => own,
+    };
+    let payload = match event {
+        Some(event) => event.payload,
+        None => None,
+    };
+    let mut at = 0;
+    while at < entity.fields.len() && !entity.poisoned {
+        let field = &entity.fields[at];
+        let shows = match payload {
+            Some(names) => among(names, field.name),
+            None => true,
+        };
+        if shows && field.readable() && is_untyped(field) {
+            let mut text = Sentence::new();
+            text.push("linchpin: event `");
+            text.push(shown);
+            text.push("` has no schema: `json` field `");
+            text.push(field.name);
+            text.push("` needs a type\nhelp: `Json<T>` of a struct, `private`, or `event(payload(..))` without it");
+            text.stop()
+        }
+        at += 1;
+    }
+}
+
+/// Whether a field holds any JSON, so that no schema describes it.
+pub const fn is_untyped(field: &FieldDesc) -> bool {
+    matches!(field.kind, Kind::Json) && field.reads.is_none()
+}
+
+const fn among(names: &[&str], name: &str) -> bool {
+    let mut at = 0;
+    while at < names.len() {
+        if super::same(names[at], name) {
+            return true;
+        }
+        at += 1;
+    }
+    false
+}

@@ -1,0 +1,49 @@
+//! A snapshot of an expansion, and error messages as texts.
+
+use proc_macro2::TokenStream;
+use quote::quote;
+
+use crate::channel::tests::{connected, texts};
+use crate::snapshot;
+
+fn expand(source: &str) -> TokenStream {
+    let item: syn::ItemMacro =
+        syn::parse_str(source).unwrap_or_else(|e| panic!("not a macro: {e}"));
+    connected(super::run(item.mac.tokens))
+}
+
+#[test]
+fn a_catalogue() {
+    let source = include_str!("../../tests/snapshot/webhook_events.rs");
+    let expanded = expand(source);
+    // A snapshot is a file of items.
+    let item = quote!(fn catalogue() -> Catalogue { #expanded });
+    snapshot::assert("webhook_events", source, &item);
+}
+
+#[test]
+fn several_mistakes_are_several_errors() {
+    let errors = texts(&expand(
+        "webhook_events! {
+            Note: [creatd, updated when(points > 3), deleted, deleted],
+            Remark: [],
+            Note: [created when(title == ctx(actor.id))],
+            Remark [created],
+        }",
+    ));
+    assert_eq!(
+        errors,
+        [
+            "expected `:`\nhelp: an entity with its events: `Order: [created, PAY when(total > \
+             100)]`",
+            "unknown event `Note::creatd`\nhelp: `created`",
+            "`deleted` is listed twice\nhelp: one condition for all: `when(a || b)`",
+            "`Remark` is listed without events\nhelp: `[created, updated, deleted]`, or consts of \
+             operations",
+            "`Note` is listed twice\nhelp: one list with all its events",
+            "unknown field `points` on Note\nhelp: known: `id`, `title`, `score`",
+            "whether an event is sent depends on the record alone\nhelp: a literal, the path of a \
+             const, or `None`",
+        ]
+    );
+}

@@ -1,0 +1,4 @@
+webhook_events! {
+    Note: [created, updated when(title != "draft"), PUBLISH],
+    Remark: [deleted],
+}
