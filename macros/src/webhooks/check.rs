@@ -38,15 +38,19 @@ pub(super) fn check(catalogue: &Catalogue, d: &mut Diagnostics) {
     }
 }
 
-/// Suggests the nearest route. rustc finds operations.
-fn word(event: &Event, d: &mut Diagnostics) {
+/// Returns the route that a misspelt word means. rustc finds operations.
+pub(super) fn meant(event: &Event) -> Option<&'static str> {
     let Word::Operation(name) = &event.path.word else {
-        return;
+        return None;
     };
     if name.chars().any(char::is_uppercase) {
-        return;
+        return None;
     }
-    if let Some(near) = nearest(name, ["created", "updated", "deleted"]) {
+    nearest(name, ["created", "updated", "deleted"])
+}
+
+fn word(event: &Event, d: &mut Diagnostics) {
+    if let Some(near) = meant(event) {
         let shown = event.path.shown();
         d.error(&event.path.at, format!("unknown event `{shown}`"))
             .help(format!("`{near}`"));

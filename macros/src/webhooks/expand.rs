@@ -3,7 +3,7 @@
 use proc_macro2::{Span, TokenStream};
 use quote::{ToTokens, format_ident, quote, quote_spanned};
 
-use super::check::Condition;
+use super::check::{Condition, meant};
 use super::parse::{Catalogue, Event};
 use crate::channel::{Word, change_assert, operation_of};
 use crate::diagnostics::Diagnostics;
@@ -80,6 +80,10 @@ fn change(event: &Event) -> TokenStream {
 
 /// The checks that only rustc can make, each at the app's token.
 fn asserts(event: &Event) -> TokenStream {
+    if meant(event).is_some() {
+        // It has been reported; rustc would not find the operation.
+        return TokenStream::new();
+    }
     if let Word::Operation(_) = event.path.word {
         return change_assert(&event.path.entity, &event.path);
     }

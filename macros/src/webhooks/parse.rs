@@ -3,6 +3,7 @@
 use proc_macro2::TokenStream;
 use quote::quote;
 use syn::parse::{Parse, ParseStream};
+use syn::token::Bracket;
 use syn::{Expr, Ident, Path, Token, bracketed, parenthesized};
 
 use crate::channel::{EventPath, Word};
@@ -54,6 +55,9 @@ impl Parse for Part {
         let said = |error: syn::Error| syn::Error::new(error.span(), format!("{error}\n{SHAPE}"));
         let entity = input.call(Path::parse_mod_style).map_err(said)?;
         input.parse::<Token![:]>().map_err(said)?;
+        if !input.peek(Bracket) {
+            return Err(said(input.error("expected square brackets")));
+        }
         let list;
         bracketed!(list in input);
         let mut events = Vec::new();

@@ -29,6 +29,7 @@ fn several_mistakes_are_several_errors() {
             Remark: [],
             Note: [created when(title == ctx(actor.id))],
             Remark [created],
+            Remark: deleted,
         }",
     ));
     assert_eq!(
@@ -36,6 +37,8 @@ fn several_mistakes_are_several_errors() {
         [
             "expected `:`\nhelp: an entity with its events: `Order: [created, PAY when(total > \
              100)]`",
+            "expected square brackets\nhelp: an entity with its events: `Order: [created, PAY \
+             when(total > 100)]`",
             "unknown event `Note::creatd`\nhelp: `created`",
             "`deleted` is listed twice\nhelp: one condition for all: `when(a || b)`",
             "`Remark` is listed without events\nhelp: `[created, updated, deleted]`, or consts of \

@@ -2,7 +2,7 @@
 
 use linchpin::entity::{EntityDesc, FieldDesc};
 use linchpin::event::ChangeEvent;
-use linchpin::openapi::{record_example, record_schema};
+use linchpin::openapi::{Webhook, record_example, record_schema};
 use linchpin::{Embedded, FieldEnum, Timestamp};
 use serde_json::{Value as Json, json};
 
@@ -109,6 +109,17 @@ impl EventType {
         ];
         parts
             .map(|(name, doc, data, example)| Self::with(name, doc, body(name, doc, data), example))
+    }
+
+    /// The entry in the `webhooks` of the OpenAPI document.
+    pub(crate) fn webhook(self) -> Webhook {
+        Webhook {
+            name: self.name,
+            description: self.description,
+            deprecated: self.deprecated,
+            schema: self.schema,
+            example: self.example,
+        }
     }
 
     fn with(name: &str, doc: &str, schema: Json, data: Json) -> Self {

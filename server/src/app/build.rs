@@ -349,7 +349,7 @@ impl App {
         self
     }
 
-    /// The title, version and security schemes for the OpenAPI document.
+    /// The title, version and webhooks for the OpenAPI document.
     pub(super) fn info(&self) -> crate::openapi::Info {
         let first = self.packages.first().filter(|_| self.own_packages > 0);
         let title = self
@@ -360,7 +360,11 @@ impl App {
             .version
             .clone()
             .unwrap_or_else(|| first.map_or("0.0.0", |p| p.version).to_owned());
-        crate::openapi::Info::new(title, version)
+        let plugins = self.plugins.iter();
+        crate::openapi::Info {
+            webhooks: plugins.flat_map(|plugin| plugin.webhooks()).collect(),
+            ..crate::openapi::Info::new(title, version)
+        }
     }
 
     /// The authentication schemes for the OpenAPI document.

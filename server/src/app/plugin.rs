@@ -20,7 +20,8 @@ use super::setup::{MiddlewareCx, PostCx, RoutesCx};
 /// 1. Before any set-up, the app reads the description of the plugin:
 ///    [`dependencies`](Plugin::dependencies), [`variables`](Plugin::variables),
 ///    [`packages`](Plugin::packages), [`routes`](Plugin::routes),
-///    [`overrides`](Plugin::overrides), [`security`](Plugin::security) and [`commands`](Plugin::commands). The store is not open yet.
+///    [`overrides`](Plugin::overrides), [`security`](Plugin::security), [`webhooks`](Plugin::webhooks)
+///    and [`commands`](Plugin::commands). The store is not open yet.
 /// 2. The app opens the store and builds the adapters. Then it calls
 ///    [`setup_middleware`](Plugin::setup_middleware) of every plugin, then
 ///    [`setup_routes`](Plugin::setup_routes) of every plugin, then
@@ -106,6 +107,12 @@ pub trait Plugin: Send + Sync + 'static {
     /// The security schemes for the `auth` names that this plugin registers, for the OpenAPI
     /// document. The app calls this method before any set-up.
     fn security(&self) -> Vec<crate::openapi::Security> {
+        Vec::new()
+    }
+
+    /// The requests that the plugin sends to addresses of customers, for the OpenAPI document. The
+    /// app calls this method before any set-up.
+    fn webhooks(&self) -> Vec<crate::openapi::Webhook> {
         Vec::new()
     }
 

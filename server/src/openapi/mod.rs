@@ -17,6 +17,7 @@ mod related;
 mod repeat;
 mod schema;
 mod security;
+mod webhooks;
 
 use std::collections::BTreeMap;
 
@@ -25,6 +26,7 @@ use serde_json::{Map, Value as Json, json};
 pub use docs::{PATHS, docs_router, openapi_router};
 pub use payload::{record_example, record_schema};
 pub use security::{Scheme, Security};
+pub use webhooks::Webhook;
 
 use crate::http::Endpoint;
 use crate::operation::Method;
@@ -39,15 +41,18 @@ pub struct Info {
     pub version: String,
     /// The description of the API, in Markdown.
     pub description: Option<String>,
+    /// The requests that the app sends itself.
+    pub webhooks: Vec<Webhook>,
 }
 
 impl Info {
-    /// Creates the information with a title and a version, without a description.
+    /// Creates the information with a title and a version, without a description and webhooks.
     pub fn new(title: impl Into<String>, version: impl Into<String>) -> Self {
         Self {
             title: title.into(),
             version: version.into(),
             description: None,
+            webhooks: Vec::new(),
         }
     }
 }
@@ -90,6 +95,9 @@ pub fn document(info: &Info, endpoints: &[Endpoint], security: &[Security]) -> S
     });
     if let Some(description) = &info.description {
         out["info"]["description"] = json!(description);
+    }
+    if let Some(webhooks) = webhooks::all(&info.webhooks) {
+        out["webhooks"] = webhooks;
     }
     // Another crate of the build may enable serde_json's insertion order.
     out.sort_all_objects();

@@ -113,12 +113,11 @@ fn text(rules: &Rules, name: &str, number: usize) -> String {
         && let Ok(hir) = regex_syntax::parse(pattern)
     {
         // More repetitions make it longer.
-        let texts = (0..=least as u32).map(|more| matching(&hir, more));
+        let texts = || (0..=least as u32).map(|more| matching(&hir, more));
         let fits = |text: &String| text.chars().count() >= least;
-        return texts
-            .clone()
+        return texts()
             .find(fits)
-            .or_else(|| texts.last())
+            .or_else(|| texts().next_back())
             .unwrap_or_default();
     }
     if let Some(format) = rules.format {

@@ -16,6 +16,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use linchpin::http::{NamedCheck, PluginRoute, RateStore};
+use linchpin::openapi::Webhook;
 use linchpin::{
     BoxFuture, Environment, Error, Package, Plugin, PostCx, Problem, Result, RouteOverride,
 };
@@ -29,6 +30,7 @@ pub(crate) use self::routes::MOUNT;
 use crate::catalogue::Catalogue;
 use crate::delivery::{Records, Sender, Workers};
 use crate::entity::{ENTITIES, webhook_endpoint};
+use crate::event_types::EventType;
 use crate::intake::{CONSUMER, Intake};
 
 /// The name of the plugin.
@@ -264,6 +266,11 @@ impl Plugin for Webhooks {
 
     fn overrides(&self) -> Vec<RouteOverride> {
         overrides::all(&self.place)
+    }
+
+    fn webhooks(&self) -> Vec<Webhook> {
+        let types = self.catalogue.event_types().into_iter();
+        types.map(EventType::webhook).collect()
     }
 
     fn setup_post<'a>(&'a self, cx: &'a mut PostCx) -> BoxFuture<'a, Result<()>> {

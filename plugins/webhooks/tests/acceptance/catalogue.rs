@@ -215,3 +215,19 @@ async fn an_event_is_sent_only_if_its_record_satisfies_the_condition() {
     // Other events have no message either.
     assert_eq!(bed.deliveries().await.len(), 4);
 }
+
+#[tokio::test]
+async fn the_openapi_document_lists_the_same_events() {
+    let bed = Bed::start().await;
+    let document = bed.get("/openapi.json").await;
+    let listed = document["webhooks"].as_object().unwrap();
+    let types = types(&bed).await;
+    assert_eq!(listed.len(), types.len());
+    for one in &types {
+        let post = &listed[one["name"].as_str().unwrap()]["post"];
+        assert_eq!(post["description"], one["description"]);
+        let content = &post["requestBody"]["content"]["application/json"];
+        assert_eq!(content["schema"], one["schema"]);
+        assert_eq!(content["example"], one["example"]);
+    }
+}
