@@ -24,7 +24,7 @@ async fn errors(tasks: &[(Json, Json)]) -> Vec<Vec<String>> {
         .expect("cargo xtask test says how the program is installed");
     let tasks = tasks.iter();
     let tasks = tasks.map(|(schema, instance)| json!({ "schema": schema, "instance": instance }));
-    let text = Json::from_iter(tasks).to_string();
+    let text = tasks.collect::<Json>().to_string();
     let mut input = child.stdin.take().unwrap();
     input.write_all(text.as_bytes()).await.unwrap();
     drop(input);
