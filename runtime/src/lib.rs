@@ -85,7 +85,7 @@ pub use linchpin_server::{
     Event, EventBus, EventSink, Gap, Lagged, MiddlewareCx, MountedRoute, Plugin, PostCx, Postgres,
     RankRequest, Registrar, ResultFuture, Route, RouteOverride, RoutesCx, Running, SchemaCheck,
     SigningSecret, StartupError, Subscription, audit, event, http, migrate, openapi, operation,
-    permission, resource, seal, search, store, testing,
+    permission, resource, seal, search, settings, store, testing,
 };
 
 /// Route policies, as declarations hold them.

@@ -16,6 +16,7 @@ pub mod permission;
 pub mod resource;
 pub mod seal;
 pub mod search;
+pub mod settings;
 mod startup;
 pub mod store;
 pub mod testing;

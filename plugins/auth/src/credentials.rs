@@ -6,7 +6,7 @@ use axum::http::HeaderMap;
 use linchpin::http::{Credential, CredentialChanges, CredentialPlace, CredentialUse, Credentials};
 use linchpin::{Attached, BoxFuture, Error, Result, axum};
 
-use crate::core::Core;
+use crate::core::{Client, Core};
 use crate::session::check::{Again, Remembered};
 use crate::session::credential;
 
@@ -101,6 +101,15 @@ impl Credentials for Connections {
                 Again::Now(found) => Some(credential(found)),
                 Again::Ended => None,
             })
+        })
+    }
+
+    fn is_open<'a>(&'a self, user: &'a str, session: &'a str) -> BoxFuture<'a, Result<bool>> {
+        Box::pin(async move {
+            let core = self.core()?;
+            let client = Client::own(core.now());
+            let open = core.is_live(&client.cx(), &client, session, user).await;
+            open.map_err(Error::unavailable)
         })
     }
 

@@ -7,12 +7,13 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use linchpin::http::Clock;
-use linchpin::{Adapters, BoxFuture, Code, Cx, Error, Result, Timestamp};
+use linchpin::{Adapters, BoxFuture, Code, Cx, Error, Result};
 use tokio::sync::watch;
 
 use crate::entity::{JobStatus, QueuedJob, QueuedJobAdapter, QueuedJobPatch};
 use crate::job::{JobCx, Kind};
 use crate::recurring::{KEY, Recurring};
+use crate::time::later;
 use crate::worker::Source;
 
 /// The lease of a claim, until the attempt begins.
@@ -219,9 +220,4 @@ fn text_of(error: &Error) -> String {
         .filter(|c| *c != '\0')
         .take(MOST_ERROR)
         .collect()
-}
-
-pub(crate) fn later(at: Timestamp, by: Duration) -> Timestamp {
-    let by = i64::try_from(by.as_millis()).unwrap_or(i64::MAX);
-    Timestamp::from_millis(at.millis().saturating_add(by))
 }

@@ -21,6 +21,15 @@ struct Inner {
     tls: Arc<ClientConfig>,
 }
 
+/// The parts of a URL that say where it leads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Located {
+    /// The host, as it is resolved: in lower case, and names in other scripts as ASCII.
+    pub host: String,
+    /// Scheme, host, and the port if it is not the usual one.
+    pub origin: String,
+}
+
 impl SafeClient {
     /// Creates a client.
     ///
@@ -54,6 +63,30 @@ impl SafeClient {
         let target = Target::parse(url, settings.allow_http)?;
         connect::addresses(&target, settings, None).await?;
         Ok(())
+    }
+
+    /// Reads a URL without resolving its host.
+    ///
+    /// ```
+    /// # use linchpin_safe_client::{SafeClient, Settings};
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let client = SafeClient::new(Settings::default())?;
+    /// let located = client.locate("https://Push.Example.com:8443/a?b")?;
+    /// assert_eq!(located.host, "push.example.com");
+    /// assert_eq!(located.origin, "https://push.example.com:8443");
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Failure::Refused`] if the spelling alone forbids the URL.
+    pub fn locate(&self, url: &str) -> Result<Located, Failure> {
+        let target = Target::parse(url, self.0.settings.allow_http)?;
+        let scheme = if target.tls { "https" } else { "http" };
+        Ok(Located {
+            host: target.host.to_string(),
+            origin: format!("{scheme}://{}", target.authority),
+        })
     }
 
     /// Sends a request and reads its response. Every attempt resolves the name, checks its addresses

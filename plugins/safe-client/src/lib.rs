@@ -31,13 +31,15 @@ mod connect;
 mod error;
 mod exchange;
 mod resolve;
+mod retry;
 mod settings;
 mod target;
 
 pub use addresses::is_public;
-pub use client::SafeClient;
+pub use client::{Located, SafeClient};
 pub use error::{Failure, Phase, Refusal, SetupError};
 pub use exchange::{Outgoing, Reply};
 pub use ipnet::IpNet;
 pub use resolve::{Answers, Resolve, SystemResolver};
+pub use retry::retry_after;
 pub use settings::{Roots, Settings};

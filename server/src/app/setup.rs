@@ -13,7 +13,7 @@ use tower_service::Service;
 use crate::entity::{Field, FieldType};
 use crate::http::{
     ActorResolver, Clock, ContextCall, ContextProviders, Cors, Credentials, Layers, RateStore,
-    RouteCaller,
+    RouteCaller, SessionWatch, SessionWatches,
 };
 use crate::resource::{Adapters, BoxFuture};
 use crate::seal::{DataKeys, Key, SealedField};
@@ -439,6 +439,12 @@ impl PostCx {
     /// plugin that adds some.
     pub fn allowed_origins(&self) -> &[Cors] {
         &self.cors
+    }
+
+    /// Hears of the end of sessions and accounts, in the transactions that end them, if the app has
+    /// an authentication plugin that tells of them.
+    pub fn watch_sessions(&mut self, watch: impl SessionWatch) {
+        SessionWatches::add(&self.adapters, Arc::new(watch));
     }
 
     /// The entities of all packages, those of plugins included.

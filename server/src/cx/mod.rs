@@ -139,6 +139,18 @@ impl Cx {
         self
     }
 
+    /// The same call, in the same transaction, by the application itself: for records that a plugin
+    /// keeps about callers, and that no tenant or data scope may hide from it. See [`Cx::system`].
+    #[must_use]
+    pub fn as_system(&self, reason: &'static str) -> Self {
+        Self {
+            scope: Scope::System(reason, false),
+            only: None,
+            options: None,
+            ..self.clone()
+        }
+    }
+
     /// A context value; null when absent, and for the application itself.
     pub(crate) fn value(&self, path: CtxPath) -> Value {
         match path {

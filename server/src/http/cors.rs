@@ -64,6 +64,21 @@ impl Cors {
     }
 }
 
+/// Whether pages of `origin` may send requests of a user: its origin is the host of the request
+/// itself, or a list has it. With a cookie as the credential, only lists with credentials count.
+pub fn allows_origin(lists: &[Cors], origin: &str, host: Option<&str>, by_cookie: bool) -> bool {
+    let mut lists = lists.iter().filter(|list| list.credentials || !by_cookie);
+    if lists.any(|list| list.origins.iter().any(|listed| listed == origin)) {
+        return true;
+    }
+    // TLS ends at a proxy, so the scheme of the request is not known here.
+    let authority = origin.strip_prefix("https://");
+    let authority = authority.or_else(|| origin.strip_prefix("http://"));
+    authority.zip(host).is_some_and(|(authority, host)| {
+        !authority.is_empty() && authority.eq_ignore_ascii_case(host)
+    })
+}
+
 /// The permissions that these lists give to a request; `None` if there are no lists.
 pub(super) fn grant(lists: &[Cors], method: &Method, headers: &HeaderMap) -> Option<Grant> {
     if lists.is_empty() {

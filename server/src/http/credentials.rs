@@ -95,6 +95,16 @@ pub trait Credentials: Send + Sync + 'static {
         used: CredentialUse,
     ) -> BoxFuture<'a, Result<Option<Credential>>>;
 
+    /// Whether a session of a user is open, by its handle. The default says yes: a plugin without
+    /// sessions ends none.
+    ///
+    /// # Errors
+    /// As [`Credentials::of_headers`].
+    fn is_open<'a>(&'a self, user: &'a str, session: &'a str) -> BoxFuture<'a, Result<bool>> {
+        let _ = (user, session);
+        Box::pin(std::future::ready(Ok(true)))
+    }
+
     /// The changes from now on, in this process and, as far as the plugin hears of them, in others.
     fn changes(&self) -> CredentialChanges;
 }

@@ -42,6 +42,7 @@ mod request_id;
 mod response;
 mod router;
 mod serve;
+mod session_watch;
 mod unreadable;
 
 pub use crate::address::one_client;
@@ -58,7 +59,7 @@ pub use contents::{
     ByMedia, ByRecord, ByShape, Content, ContentSchema, Contents, Otherwise, Probe,
 };
 pub use context::{ContextCall, ContextProviders};
-pub use cors::Cors;
+pub use cors::{Cors, allows_origin};
 pub use credentials::{
     Credential, CredentialChange, CredentialChanges, CredentialFeed, CredentialPlace,
     CredentialUse, Credentials,
@@ -93,4 +94,5 @@ pub use request_id::RequestId;
 pub(crate) use router::BODIES;
 pub use router::{HttpService, HttpState, router, service};
 pub(crate) use serve::{LIVE, behind_providers};
+pub use session_watch::{SessionWatch, SessionWatches};
 pub(crate) use unreadable::{crowded, explain};

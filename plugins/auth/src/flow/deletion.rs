@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use linchpin::http::SessionWatches;
 use linchpin::prelude::*;
 use linchpin::{Code, Cx, PageArgs, Timestamp};
 use serde_json::{Value, json};
@@ -252,6 +253,9 @@ impl Core {
                     self.end(cx, &client, &session, Reason::Deletion).await?;
                 }
                 self.erase(cx, user).await?;
+                SessionWatches::of(&self.adapters)
+                    .account_deleted(cx, &user.id)
+                    .await?;
                 self.parts
                     .notice(cx, &client, user, MailKind::AccountDeleted)
                     .await?;

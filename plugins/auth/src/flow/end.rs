@@ -1,5 +1,6 @@
 //! The end of sessions.
 
+use linchpin::http::SessionWatches;
 use linchpin::{Code, Cx, Result};
 use serde_json::json;
 
@@ -103,6 +104,9 @@ impl Core {
                             .await?;
                     }
                 }
+                SessionWatches::of(&self.adapters)
+                    .session_ended(cx, &session.user_id, &session.handle)
+                    .await?;
                 let details = json!({ "reason": reason.name() });
                 self.audit(
                     cx,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use linchpin::axum::http::HeaderMap;
 use linchpin::axum::http::header::HOST;
-use linchpin::http::{CredentialPlace, RateLimit};
+use linchpin::http::{CredentialPlace, RateLimit, allows_origin};
 use linchpin::{BoxFuture, Code, Error, Result};
 use parking_lot::Mutex;
 
@@ -53,18 +53,7 @@ impl Door for NodeDoor<'_> {
     }
 
     fn admits_origin(&self, origin: &str) -> bool {
-        // A list without credentials is for requests without cookies.
-        let lists = self.node.origins.iter();
-        let mut lists = lists.filter(|list| list.credentials || !self.by_cookie);
-        if lists.any(|list| list.origins.iter().any(|listed| listed == origin)) {
-            return true;
-        }
-        // TLS ends at a proxy, so the scheme of the request is not known here.
-        let authority = origin.strip_prefix("https://");
-        let authority = authority.or_else(|| origin.strip_prefix("http://"));
-        authority.zip(self.host).is_some_and(|(authority, host)| {
-            !authority.is_empty() && authority.eq_ignore_ascii_case(host)
-        })
+        allows_origin(&self.node.origins, origin, self.host, self.by_cookie)
     }
 
     fn by_cookie(&self, headers: &HeaderMap) -> Option<bool> {

@@ -215,19 +215,10 @@ impl Attempt {
     }
 }
 
-/// The wait that `Retry-After` asks for: seconds, or a date. At most a day.
+/// The wait that `Retry-After` asks for, at most a day.
 fn retry_after(text: &str, now: Timestamp) -> Option<Duration> {
-    let text = text.trim();
-    if let Ok(seconds) = text.parse::<u64>() {
-        return Some(Duration::from_secs(seconds).min(MOST_HOLD));
-    }
-    if !text.is_empty() && text.bytes().all(|digit| digit.is_ascii_digit()) {
-        return Some(MOST_HOLD);
-    }
-    let until = httpdate::parse_http_date(text).ok()?;
-    let until = until.duration_since(std::time::UNIX_EPOCH).ok()?;
-    let now = Duration::from_millis(u64::try_from(now.millis()).ok()?);
-    Some(until.saturating_sub(now).min(MOST_HOLD))
+    let wait = linchpin_safe_client::retry_after(text, now.millis())?;
+    Some(wait.min(MOST_HOLD))
 }
 
 fn kept_headers(reply: &Reply) -> Json {

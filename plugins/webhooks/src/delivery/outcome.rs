@@ -3,6 +3,8 @@
 use std::time::Duration;
 
 use linchpin::Timestamp;
+pub(crate) use linchpin_jobs::later;
+use linchpin_jobs::spread;
 
 use super::attempt::Attempt;
 use crate::entity::{
@@ -69,14 +71,7 @@ pub(crate) fn next(
 pub(crate) fn pause_before(schedule: &[Duration], number: i64, delivery: &str) -> Option<Duration> {
     let at = usize::try_from(number - 1).ok()?;
     let pause = *schedule.get(at)?;
-    let hash = delivery
-        .bytes()
-        .chain(number.to_le_bytes())
-        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-        });
-    let part = (hash >> 40) as f64 / (1_u64 << 24) as f64;
-    Some(pause.mul_f64(1.0 + 0.2 * part))
+    Some(pause.mul_f64(1.0 + 0.2 * spread(delivery, number)))
 }
 
 /// Changes the facts of an endpoint after a scheduled attempt; returns why it must be disabled, if it
@@ -122,11 +117,6 @@ pub(crate) fn note(
 
 fn millis(time: Duration) -> i64 {
     i64::try_from(time.as_millis()).unwrap_or(i64::MAX)
-}
-
-/// A later instant.
-pub(crate) fn later(at: Timestamp, by: Duration) -> Timestamp {
-    Timestamp::from_millis(at.millis().saturating_add(millis(by)))
 }
 
 #[cfg(test)]

@@ -1,22 +1,17 @@
 //! Settings from environment variables: `LINCHPIN_WEBHOOKS_ALLOW_HTTP` is `webhooks.allow_http`.
 
 use std::ffi::OsString;
-use std::str::FromStr;
 use std::time::Duration;
 
-use linchpin::Problem;
-use linchpin::suggest::did_you_mean;
+use linchpin::settings::{self, Reader, flag, list, number, seconds, set};
 
 use super::config::WebhooksConfig;
 
 /// The prefix of the variables of the plugin.
 pub(super) const VARIABLES: [&str; 1] = ["LINCHPIN_WEBHOOKS_"];
 
-/// Reads one variable; the error completes "must be ..".
-type Read = fn(&mut WebhooksConfig, &str) -> Result<(), &'static str>;
-
 /// The variables, without their prefix.
-const READERS: &[(&str, Read)] = &[
+const READERS: &[(&str, Reader<WebhooksConfig>)] = &[
     ("MANAGEMENT_ROLE", |config, text| {
         text.clone_into(&mut config.management_role);
         Ok(())
@@ -51,37 +46,12 @@ const READERS: &[(&str, Read)] = &[
         set(&mut config.disable_after, seconds(text))
     }),
     ("WORKERS", |config, text| {
-        set(
-            &mut config.workers,
-            text.parse().map_err(|_| "a whole number"),
-        )
+        set(&mut config.workers, number(text))
     }),
     ("RETENTION", |config, text| {
         set(&mut config.retention, seconds(text))
     }),
 ];
-
-fn set<T>(place: &mut T, value: Result<T, &'static str>) -> Result<(), &'static str> {
-    *place = value?;
-    Ok(())
-}
-
-fn flag(text: &str) -> Result<bool, &'static str> {
-    text.parse().map_err(|_| "`true` or `false`")
-}
-
-fn seconds(text: &str) -> Result<Duration, &'static str> {
-    let seconds = text.parse().map_err(|_| "whole seconds")?;
-    Ok(Duration::from_secs(seconds))
-}
-
-fn list<T: FromStr>(text: &str, form: &'static str) -> Result<Vec<T>, &'static str> {
-    let parts = text
-        .split(',')
-        .map(str::trim)
-        .filter(|part| !part.is_empty());
-    parts.map(|part| part.parse().map_err(|_| form)).collect()
-}
 
 /// The settings of these variables.
 pub(super) fn read(variables: impl Iterator<Item = (OsString, OsString)>) -> WebhooksConfig {
@@ -89,31 +59,7 @@ pub(super) fn read(variables: impl Iterator<Item = (OsString, OsString)>) -> Web
         of_environment: true,
         ..WebhooksConfig::default()
     };
-    let mut own: Vec<(String, OsString)> = variables
-        .filter_map(|(name, value)| {
-            let name = name.into_string().ok()?;
-            Some((name.strip_prefix(VARIABLES[0])?.to_owned(), value))
-        })
-        .collect();
-    own.sort();
-    for (name, value) in own {
-        let key = format!("{}{name}", VARIABLES[0]);
-        let Some((_, read)) = READERS.iter().find(|(known, _)| *known == name) else {
-            let hint = did_you_mean(&name, READERS.iter().map(|(known, _)| *known));
-            let text = format!("no setting has this name{hint}");
-            config.problems.push(Problem::new(key, "unknown", text));
-            continue;
-        };
-        let read = match value.to_str() {
-            Some(text) => read(&mut config, text),
-            None => Err("UTF-8"),
-        };
-        if let Err(form) = read {
-            config
-                .problems
-                .push(Problem::new(key, "format", format!("must be {form}")));
-        }
-    }
+    config.problems = settings::read(VARIABLES[0], READERS, &mut config, variables);
     config
 }
 

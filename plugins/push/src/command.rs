@@ -1,0 +1,91 @@
+//! The command `push`: it makes keys, and writes the service worker.
+
+use std::path::Path;
+
+use linchpin::{Code, Error, Result};
+
+use crate::crypto::VapidKey;
+
+pub(crate) const ABOUT: &str =
+    "makes a key for push services, or writes the service worker: keys | worker [DIRECTORY]";
+
+/// The service worker.
+pub(crate) const WORKER: &str = include_str!("sw.js");
+/// The directory of files that the app serves, by default.
+const PUBLIC: &str = "public";
+
+pub(crate) fn run(args: &[String]) -> Result<String> {
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    match args.as_slice() {
+        ["keys"] => Ok(keys()),
+        ["worker"] => write(Path::new(PUBLIC)),
+        ["worker", directory] => write(Path::new(directory)),
+        _ => Err(Error::new(
+            Code::Internal,
+            "usage: push keys | push worker [DIRECTORY]",
+        )),
+    }
+}
+
+fn keys() -> String {
+    let key = VapidKey::generate();
+    format!(
+        "Keep this one secret, in the environment of the app:\nLINCHPIN_PUSH_VAPID={}\n\nPages may \
+         know this one; they also get it from `/__push/vapid-public-key`:\n{}",
+        *key.private_text(),
+        key.public_text()
+    )
+}
+
+fn write(directory: &Path) -> Result<String> {
+    let file = directory.join("sw.js");
+    let written = std::fs::create_dir_all(directory).and_then(|()| std::fs::write(&file, WORKER));
+    match written {
+        Ok(()) => Ok(format!(
+            "{} written. Serve it as `/sw.js` with `Cache-Control: no-cache`.",
+            file.display()
+        )),
+        Err(error) => Err(Error::new(
+            Code::Internal,
+            format!("{} cannot be written: {error}", file.display()),
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn args(args: &[&str]) -> Vec<String> {
+        args.iter().map(|arg| (*arg).to_owned()).collect()
+    }
+
+    #[test]
+    fn a_printed_key_is_one_that_the_app_reads() {
+        let text = run(&args(&["keys"])).unwrap();
+        let private = text
+            .lines()
+            .find_map(|line| line.strip_prefix("LINCHPIN_PUSH_VAPID="))
+            .unwrap();
+        let key = VapidKey::parse(private).unwrap();
+        assert_eq!(text.lines().last(), Some(key.public_text()));
+    }
+
+    #[test]
+    fn the_service_worker_is_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let public = folder.path().join("web/public");
+        run(&args(&["worker", public.to_str().unwrap()])).unwrap();
+        assert_eq!(
+            std::fs::read_to_string(public.join("sw.js")).unwrap(),
+            WORKER
+        );
+    }
+
+    #[test]
+    fn other_arguments_are_refused() {
+        for wrong in [&[][..], &["key"], &["worker", "a", "b"], &["keys", "x"]] {
+            assert!(run(&args(wrong)).is_err(), "{wrong:?}");
+        }
+    }
+}
