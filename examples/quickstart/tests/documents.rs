@@ -18,7 +18,7 @@ const DOCUMENTS: [&str; 4] = [
     "docs/stores.md",
 ];
 /// Sources that contain the snippets, character by character.
-const SOURCES: [&str; 21] = [
+const SOURCES: [&str; 22] = [
     "examples/quickstart/src/main.rs",
     "examples/quickstart/tests/guide/main.rs",
     "examples/quickstart/tests/guide/extended.rs",
@@ -35,6 +35,7 @@ const SOURCES: [&str; 21] = [
     "examples/tenants/src/members.rs",
     "examples/tenants/src/report.rs",
     "plugins/jobs/tests/acceptance.rs",
+    "plugins/push/tests/acceptance/guide.rs",
     "plugins/realtime/tests/acceptance/bed.rs",
     "plugins/webhooks/tests/acceptance/bed.rs",
     "examples/toy-store/src/lib.rs",

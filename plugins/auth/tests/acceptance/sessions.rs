@@ -1,8 +1,12 @@
 //! Sessions, and what ends them.
 
+use std::sync::{Arc, Mutex};
+
 use http_body_util::Full;
 use linchpin::axum::body::Bytes;
 use linchpin::axum::http::{HeaderValue, Request};
+use linchpin::http::SessionWatch;
+use linchpin::{BoxFuture, Cx, Plugin, PostCx, Result};
 use linchpin_auth::{Auth, Limit};
 use serde_json::json;
 use tower_service::Service;
@@ -12,7 +16,7 @@ use crate::server::{GOOD, Store, claims};
 
 cases! {
     every_store:
-        sessions_are_listed, a_session_is_ended_by_its_owner_only, other_sessions_and_all_sessions_can_be_ended, the_number_of_sessions_is_limited, sessions_end_after_idle_time, a_suspension_ends_sessions, changed_roles_take_effect, sessions_end_at_once;
+        sessions_are_listed, a_session_is_ended_by_its_owner_only, other_sessions_and_all_sessions_can_be_ended, the_number_of_sessions_is_limited, sessions_end_after_idle_time, a_suspension_ends_sessions, changed_roles_take_effect, sessions_end_at_once, other_plugins_hear_of_ends;
     one_store: cookies_of_others;
 }
 
@@ -308,4 +312,86 @@ async fn cookies_of_others(store: Store) {
     ] {
         assert_eq!(me(bad).await, 401, "{bad:?}");
     }
+}
+
+/// Keeps records about sessions, and so hears of their ends.
+#[derive(Clone, Default)]
+struct Keeper(Arc<Mutex<Vec<(String, Option<String>)>>>);
+
+impl Keeper {
+    fn heard(&self) -> Vec<(String, Option<String>)> {
+        std::mem::take(&mut self.0.lock().unwrap())
+    }
+}
+
+impl SessionWatch for Keeper {
+    fn session_ended<'a>(
+        &'a self,
+        cx: &'a Cx,
+        user: &'a str,
+        session: &'a str,
+    ) -> BoxFuture<'a, Result<()>> {
+        assert!(cx.is_in_transaction());
+        let heard = (user.to_owned(), Some(session.to_owned()));
+        self.0.lock().unwrap().push(heard);
+        Box::pin(async { Ok(()) })
+    }
+
+    fn account_deleted<'a>(&'a self, cx: &'a Cx, user: &'a str) -> BoxFuture<'a, Result<()>> {
+        assert!(cx.is_in_transaction());
+        self.0.lock().unwrap().push((user.to_owned(), None));
+        Box::pin(async { Ok(()) })
+    }
+}
+
+impl Plugin for Keeper {
+    fn name(&self) -> &'static str {
+        "keeper"
+    }
+
+    fn setup_post<'a>(&'a self, cx: &'a mut PostCx) -> BoxFuture<'a, Result<()>> {
+        cx.watch_sessions(self.clone());
+        Box::pin(async { Ok(()) })
+    }
+}
+
+async fn other_plugins_hear_of_ends(store: Store) {
+    let keeper = Keeper::default();
+    let at_once =
+        |auth: Auth| auth.configure(|config| config.auth.account_deletion.grace_seconds = 0);
+    let app = store.beside(keeper.clone(), at_once).await;
+    let first = app.register("ada@example.test").await;
+    let second = app.login("ada@example.test").await;
+    let handle = async |token: &str| {
+        let list = app.get(token, "/auth/sessions").await.json();
+        let sessions = list["sessions"].as_array().unwrap().clone();
+        let current = sessions.into_iter().find(|one| one["current"] == true);
+        current.unwrap()["sessionId"].as_str().map(str::to_owned)
+    };
+    let (one, other) = (handle(&first.token).await, handle(&second.token).await);
+    assert_eq!(keeper.heard(), []);
+    let logout = app.with(&first.token, "POST", "/auth/logout", None).await;
+    assert_eq!(logout.status, 200);
+    assert_eq!(keeper.heard(), [(first.id.clone(), one)]);
+    app.change(&first.id, json!({ "suspended": true })).await;
+    assert_eq!(app.me(&second.token).await.status, 401);
+    app.change(&first.id, json!({ "suspended": false })).await;
+    let heard = keeper.heard();
+    assert!(
+        heard
+            .iter()
+            .all(|ended| *ended == (first.id.clone(), other.clone())),
+        "{heard:?}"
+    );
+
+    let third = app.login("ada@example.test").await;
+    let handle = handle(&third.token).await;
+    let password = json!({ "password": GOOD });
+    let deleted = app
+        .with(&third.token, "DELETE", "/auth/me", Some(password))
+        .await;
+    assert_eq!(deleted.status, 200, "{deleted:?}");
+    let heard = keeper.heard();
+    assert!(heard.contains(&(first.id.clone(), handle)), "{heard:?}");
+    assert_eq!(heard.last(), Some(&(first.id.clone(), None)));
 }

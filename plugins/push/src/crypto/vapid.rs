@@ -135,7 +135,7 @@ impl VapidKey {
         let header = Header::new(Algorithm::ES256);
         let token =
             jsonwebtoken::encode(&header, &claims, &self.signing).map_err(Error::internal)?;
-        Ok(format!("vapid t={token}, k={}", self.public))
+        Ok(format!("vapid t={token},k={}", self.public))
     }
 }
 
@@ -207,7 +207,7 @@ mod tests {
 
     fn parts(header: &str) -> (serde_json::Value, String) {
         let token = header.strip_prefix("vapid t=").unwrap();
-        let (token, key) = token.split_once(", k=").unwrap();
+        let (token, key) = token.split_once(",k=").unwrap();
         let claims = token.split('.').nth(1).unwrap();
         let claims = serde_json::from_slice(&decode(claims).unwrap()).unwrap();
         (claims, key.to_owned())

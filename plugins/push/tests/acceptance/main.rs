@@ -1,0 +1,11 @@
+//! Web push over real HTTP, against a push service on loopback.
+#![allow(missing_docs, clippy::unwrap_used)] // test entities, and cases that fail
+
+mod bed;
+mod guide;
+mod peers;
+#[allow(dead_code, reason = "the tests of webhooks use all of it")]
+#[path = "../../../webhooks/tests/acceptance/receiver.rs"]
+mod receiver;
+mod sending;
+mod subscriptions;
