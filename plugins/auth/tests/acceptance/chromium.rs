@@ -174,6 +174,27 @@ impl Browser {
         done["result"]["value"].take()
     }
 
+    /// Runs an expression in the service worker and awaits its promise.
+    pub async fn run_in_worker(&mut self, expression: &str) -> Json {
+        let targets = self.call("Target.getTargets", json!({})).await;
+        let targets = targets["targetInfos"].as_array().unwrap().clone();
+        let worker = targets
+            .into_iter()
+            .find(|one| one["type"] == "service_worker");
+        let id = worker.expect("there is no service worker")["targetId"].take();
+        let attached = self
+            .call(
+                "Target.attachToTarget",
+                json!({ "targetId": id, "flatten": true }),
+            )
+            .await;
+        let session = attached["sessionId"].as_str().unwrap().to_owned();
+        let page = std::mem::replace(&mut self.session, session);
+        let done = self.run(expression).await;
+        self.session = page;
+        done
+    }
+
     /// Reads from the page. If the page is redirecting, it reads again.
     async fn look(&mut self, expression: &str) -> Json {
         let started = std::time::Instant::now();

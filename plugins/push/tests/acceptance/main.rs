@@ -2,6 +2,9 @@
 #![allow(missing_docs, clippy::unwrap_used)] // test entities, and cases that fail
 
 mod bed;
+#[allow(dead_code, reason = "the tests of authentication use all of it")]
+#[path = "../../../auth/tests/acceptance/chromium.rs"]
+mod chromium;
 mod guide;
 mod peers;
 #[allow(dead_code, reason = "the tests of webhooks use all of it")]
@@ -9,3 +12,4 @@ mod peers;
 mod receiver;
 mod sending;
 mod subscriptions;
+mod worker;
