@@ -1,9 +1,8 @@
 //! The programs for tests of plugins and migrations. For authentication: an independent generator of
 //! one-time codes, a real mail server, other token libraries, a browser, an identity provider, a
 //! client of its routes, and a client of OpenAPI documents. For realtime: a Redis server, a client
-//! of server-sent events, and two WebSocket clients. For webhooks and push: libraries
-//! that sign, verify and decrypt.
-//! For migrations: a linter of their SQL.
+//! of server-sent events, and two WebSocket clients. For webhooks and push: libraries that sign, verify
+//! and decrypt. For migrations: a linter of their SQL.
 
 use std::os::unix::fs::MetadataExt;
 use std::process::{Command, Stdio};
@@ -45,11 +44,7 @@ const PUSH: &str = concat!(
 );
 
 /// The name of each program, the command that checks it, and the command that installs it.
-<<<<<<< HEAD
-const PEERS: [(&str, &[&str], &[&str]); 17] = [
-=======
-const PEERS: [(&str, &[&str], &[&str]); 18] = [
->>>>>>> 4102e58e (Push: acceptance tests, other libraries as peers, guide chapter; auth tells plugins of ended sessions)
+const PEERS: [(&str, &[&str], &[&str]); 19] = [
     (
         "openssl",
         &["openssl", "version"],
@@ -183,10 +178,18 @@ const PEERS: [(&str, &[&str], &[&str]); 18] = [
         ],
     ),
     (
-<<<<<<< HEAD
         "jsonschema of PyPI",
         &["python3", "-c", "import jsonschema, rfc3339_validator"],
-=======
+        &[
+            "python3",
+            "-m",
+            "pip",
+            "install",
+            "-q",
+            "jsonschema[format-nongpl]>=4.18,<5",
+        ],
+    ),
+    (
         "http_ece and web-push of npm",
         &["npm", "ls", "--prefix", PUSH],
         &["npm", "ci", "--prefix", PUSH, "--no-audit", "--no-fund"],
@@ -194,19 +197,14 @@ const PEERS: [(&str, &[&str], &[&str]); 18] = [
     (
         "http-ece and py-vapid of PyPI",
         &["python3", "-c", "import http_ece, py_vapid"],
->>>>>>> 4102e58e (Push: acceptance tests, other libraries as peers, guide chapter; auth tells plugins of ended sessions)
         &[
             "python3",
             "-m",
             "pip",
             "install",
             "-q",
-<<<<<<< HEAD
-            "jsonschema[format-nongpl]>=4.18,<5",
-=======
             "http-ece>=1.2,<2",
             "py-vapid>=1.9,<2",
->>>>>>> 4102e58e (Push: acceptance tests, other libraries as peers, guide chapter; auth tells plugins of ended sessions)
         ],
     ),
 ];

@@ -114,10 +114,8 @@ impl Intake {
         let concerned = webhook_endpoint::tenant_id.eq(None).or(of_tenant);
         let enabled =
             webhook_endpoint::status.one_of([EndpointStatus::Active, EndpointStatus::Paused]);
-        let query = ListQuery::new()
-            .filter(enabled.and(concerned))
-            .limit(u32::MAX);
-        Ok(self.workers.records.endpoints.list(cx, query).await?.items)
+        let filter = enabled.and(concerned);
+        self.workers.records.endpoints_with(cx, filter).await
     }
 
     /// Whether an endpoint gets an event: an entry of its `events` matches, and the tenant is its own.

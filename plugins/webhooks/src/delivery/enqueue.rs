@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use linchpin::entity::ListQuery;
 use linchpin::{Cx, Field, FieldEnum, Result, Timestamp, Uuid};
 use serde_json::{Value as Json, json};
 
@@ -134,10 +133,8 @@ impl Workers {
         let same_tenant = webhook_endpoint::tenant_id.eq(about.tenant_id.clone());
         let enabled =
             webhook_endpoint::status.one_of([EndpointStatus::Active, EndpointStatus::Paused]);
-        let query = ListQuery::new()
-            .filter(enabled.and(same_tenant))
-            .limit(u32::MAX);
-        let endpoints = self.records.endpoints.list(cx, query).await?.items;
+        let filter = enabled.and(same_tenant);
+        let endpoints = self.records.endpoints_with(cx, filter).await?;
         let others: Vec<&WebhookEndpoint> = endpoints
             .iter()
             .filter(|one| one.id != about.id && wants(&one.events, name))

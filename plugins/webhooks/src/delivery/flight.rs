@@ -1,6 +1,7 @@
 //! The records that deliveries read and write.
 
 use linchpin::entity::{Direction, ListQuery};
+use linchpin::filter::Filter;
 use linchpin::{Adapters, Code, Cx, Error, Field, Result, Timestamp};
 use serde_json::json;
 
@@ -31,6 +32,25 @@ impl Records {
             deliveries: adapters.get::<WebhookDelivery>()?,
             attempts: adapters.get::<crate::entity::WebhookAttempt>()?,
         })
+    }
+
+    /// All endpoints that a filter matches. A list has at most one page, so this reads all of them.
+    pub(crate) async fn endpoints_with(
+        &self,
+        cx: &Cx,
+        filter: Filter,
+    ) -> Result<Vec<WebhookEndpoint>> {
+        let query = ListQuery::new().filter(filter).limit(u32::MAX);
+        let mut page = self.endpoints.list(cx, query.clone()).await?;
+        let mut all = page.items;
+        while let Some(cursor) = page.next_cursor {
+            page = self
+                .endpoints
+                .list(cx, query.clone().cursor(cursor))
+                .await?;
+            all.extend(page.items);
+        }
+        Ok(all)
     }
 
     /// Deliveries of an endpoint that are due, those that wait longest first.

@@ -336,3 +336,14 @@ async fn a_slow_endpoint_does_not_delay_others() {
         "one endpoint takes at most half of the slots"
     );
 }
+
+#[tokio::test]
+async fn more_endpoints_than_a_page_of_a_list_get_an_event() {
+    let (bed, receiver) = (Bed::start().await, Receiver::start().await);
+    for n in 0..105 {
+        bed.endpoint(&format!("{}/{n}", receiver.url()), json!({}))
+            .await;
+    }
+    bed.order("for all").await;
+    receiver.until(105).await;
+}
