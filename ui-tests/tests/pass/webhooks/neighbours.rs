@@ -1,16 +1,13 @@
 //! Catalogues of webhooks that are one step away from a mistake.
 
+use std::collections::BTreeMap;
+
 use linchpin::Json;
 use linchpin::prelude::*;
 use linchpin_webhooks::{Catalogue, webhook_events};
 
 mod orders {
     use super::*;
-
-    #[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
-    pub struct Meta {
-        pub source: String,
-    }
 
     #[derive(Clone, Copy, Debug, PartialEq, Eq, FieldEnum)]
     pub enum Status {
@@ -25,7 +22,7 @@ mod orders {
         pub id: String,
         pub total: i64,
         pub status: Status,
-        pub meta: Json<Meta>,
+        pub meta: Json<BTreeMap<String, String>>,
         #[field(private)]
         pub notes: Option<serde_json::Value>,
     }
