@@ -345,7 +345,8 @@ async fn check(parts: &Parts, input: Subscribe) -> Result<Checked> {
         vapid_kid: vapid.id().to_owned(),
         expiration_time: input
             .expiration_time
-            .map(|millis| Timestamp::from_millis(millis as i64)),
+            // The end of a subscription that never ends is the last instant.
+            .map(|millis| Timestamp::from_millis(millis.max(0.0) as i64).min(Timestamp::MAX)),
     })
 }
 

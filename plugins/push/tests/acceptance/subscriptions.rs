@@ -109,13 +109,45 @@ async fn real_71_wrong_subscriptions_are_refused() {
     );
     let key = VapidKey::generate();
     let answer = post(with(&|body| {
-        body["vapidPublicKey"] = json!(key.public_text())
+        body["vapidPublicKey"] = json!(key.public_text());
     }))
     .await;
     assert_eq!(wrong(&answer), ["vapidPublicKey"]);
     let answer = post(json!({ "endpoint": "x", "keys": {}, "vapidPublicKey": "x" })).await;
     assert_eq!(wrong(&answer).len(), 4, "all mistakes at once");
     assert!(bed.subscriptions("ada").is_empty());
+
+    let zero = json!({ "endpoint": "http://127.0.0.1:9999/\u{0}" });
+    assert_eq!(
+        wrong(&ada.delete_with("/__push/subscribe", zero).await),
+        ["endpoint"]
+    );
+    for path in [
+        "/__push/ack/%00",
+        "/__push/ack/%ff",
+        "/__push/subscriptions/%00",
+    ] {
+        let answer = if path.contains("ack") {
+            ada.post(path, json!({})).await.unwrap()
+        } else {
+            ada.delete(path).await.unwrap()
+        };
+        assert!(
+            matches!(answer.status(), 204 | 400 | 404),
+            "{path}: {:?}",
+            answer.text()
+        );
+    }
+    for (number, time) in [1e300, -1e300, 0.5, 253_402_300_799_999.0]
+        .into_iter()
+        .enumerate()
+    {
+        let answer = post(with(&|body| {
+            body["endpoint"] = json!(format!("{PUSH}/{number}"));
+            body["expirationTime"] = json!(time);
+        }));
+        assert_eq!(answer.await.status(), 201, "{time}");
+    }
 
     // Padding is no mistake, and neither is a subscription that ends.
     let answer = post(with(&|body| {
