@@ -18,7 +18,7 @@ const DOCUMENTS: [&str; 4] = [
     "docs/stores.md",
 ];
 /// Sources that contain the snippets, character by character.
-const SOURCES: [&str; 22] = [
+const SOURCES: [&str; 25] = [
     "examples/quickstart/src/main.rs",
     "examples/quickstart/tests/guide/main.rs",
     "examples/quickstart/tests/guide/extended.rs",
@@ -38,10 +38,15 @@ const SOURCES: [&str; 22] = [
     "plugins/push/tests/acceptance/guide.rs",
     "plugins/realtime/tests/acceptance/bed.rs",
     "plugins/webhooks/tests/acceptance/bed.rs",
+    "plugins/webhooks/tests/acceptance/receivers.rs",
+    "plugins/webhooks/tests/peers/node/receiver.mjs",
+    "plugins/webhooks/tests/peers/receiver.py",
     "examples/toy-store/src/lib.rs",
     "examples/toy-store/tests/app.rs",
     "examples/toy-store/tests/conformance.rs",
 ];
+/// The languages of snippets.
+const CODE: [&str; 3] = ["rust", "js", "python"];
 /// The commands of `sh` blocks; the test of the session does the same.
 const COMMANDS: [&str; 4] = [
     "cargo run -p quickstart",
@@ -55,7 +60,10 @@ fn snippets_are_compiled_code() {
     let sources = SOURCES.map(read);
     let mut seen = 0;
     for document in DOCUMENTS {
-        for block in blocks(&read(document)).iter().filter(|b| b.kind == "rust") {
+        for block in blocks(&read(document))
+            .iter()
+            .filter(|b| CODE.contains(&b.kind.as_str()))
+        {
             let found = sources.iter().any(|source| source.contains(&block.text));
             assert!(
                 found,
@@ -105,7 +113,7 @@ fn every_block_is_of_a_kind_that_is_checked() {
     for document in DOCUMENTS {
         for block in blocks(&read(document)) {
             let known = match block.kind.as_str() {
-                "rust" => true,
+                kind if CODE.contains(&kind) => true,
                 "sh" => block.text.lines().all(|line| COMMANDS.contains(&line)),
                 "console" => document == "README.md",
                 "toml" => block.text.lines().all(is_of_a_manifest),

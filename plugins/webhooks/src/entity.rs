@@ -271,6 +271,19 @@ pub enum DeliveryReason {
     MessageMissing,
 }
 
+/// Why an attempt is made.
+#[derive(FieldEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Trigger {
+    /// By the schedule.
+    Schedule,
+    /// Somebody replayed the delivery.
+    Replay,
+    /// Somebody recovered the endpoint.
+    Recover,
+    /// Somebody tested the endpoint.
+    Test,
+}
+
 /// One message on its way to one endpoint.
 #[entity(
     namespace = "webhooks",
@@ -332,6 +345,9 @@ pub struct WebhookDelivery {
     /// Whether it was sent to test the endpoint.
     #[field(default = false)]
     pub is_test: bool,
+    /// Why its attempts are made.
+    #[field(private, default = Trigger::Schedule)]
+    pub trigger: Trigger,
     /// When it is removed.
     #[field(private)]
     pub expires_at: Option<Timestamp>,
@@ -384,21 +400,10 @@ pub(crate) const RELEASE: Operation<WebhookDelivery>;
         && (status == DeliveryStatus::Dead || status == DeliveryStatus::Cancelled
             || status == DeliveryStatus::Delivered)),
     set(status = DeliveryStatus::Pending, reason = None, attempts = 0, next_retry_at = now(),
-        delivered_at = None),
+        delivered_at = None, trigger = Trigger::Recover),
     route(disabled),
 )]
 pub(crate) const RESET: Operation<WebhookDelivery>;
-
-/// Why an attempt was made.
-#[derive(FieldEnum, Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Trigger {
-    /// By the schedule.
-    Schedule,
-    /// Somebody replayed the delivery.
-    Replay,
-    /// Somebody tested the endpoint.
-    Test,
-}
 
 /// Why an attempt failed.
 #[derive(FieldEnum, Clone, Copy, PartialEq, Eq, Debug)]

@@ -10,9 +10,9 @@ use super::outcome::later;
 use super::worker::Workers;
 use crate::catalogue::{DEAD, DISABLED, wants};
 use crate::entity::{
-    DeliveryReason, DisabledReason, EndpointStatus, WebhookDelivery, WebhookDeliveryCreate,
-    WebhookEndpoint, WebhookMessage, WebhookMessageCreate, webhook_delivery, webhook_endpoint,
-    webhook_message,
+    DeliveryReason, DisabledReason, EndpointStatus, Trigger, WebhookDelivery,
+    WebhookDeliveryCreate, WebhookEndpoint, WebhookMessage, WebhookMessageCreate, webhook_delivery,
+    webhook_endpoint, webhook_message,
 };
 use crate::message;
 use crate::plugin::WebhooksConfig;
@@ -52,7 +52,8 @@ impl Records {
         let within = of_tenant(cx, webhook_message::tenant_id, tenant);
         let message = self.messages.create(&within, record).await?;
         for endpoint in endpoints {
-            self.deliver(cx, &message, endpoint, config).await?;
+            self.deliver(cx, &message, endpoint, (Trigger::Schedule, config))
+                .await?;
         }
         Ok(())
     }
@@ -63,7 +64,7 @@ impl Records {
         cx: &Cx,
         message: &WebhookMessage,
         endpoint: &WebhookEndpoint,
-        config: &WebhooksConfig,
+        (trigger, config): (Trigger, &WebhooksConfig),
     ) -> Result<()> {
         let active = endpoint.status == EndpointStatus::Active;
         let record = WebhookDeliveryCreate {
@@ -81,6 +82,7 @@ impl Records {
             delivered_at: None,
             last_attempt: None,
             is_test: None,
+            trigger: Some(trigger),
             expires_at: message.expires_at,
         };
         let tenant = endpoint.tenant_id.as_deref();

@@ -74,17 +74,23 @@ pub(crate) fn pause_before(schedule: &[Duration], number: i64, delivery: &str) -
     Some(pause.mul_f64(1.0 + 0.2 * spread(delivery, number)))
 }
 
-/// Changes the facts of an endpoint after a scheduled attempt; returns why it must be disabled, if it
-/// must.
+/// Changes the facts of an endpoint after an attempt; returns why it must be disabled, if it must.
+///
+/// An attempt that does not `count` is a replay. It neither fails nor heals the endpoint, because
+/// somebody may repeat one bad delivery many times. A wait that it asks for and a 410 are obeyed.
 pub(crate) fn note(
     config: &WebhooksConfig,
     endpoint: &mut WebhookEndpoint,
-    attempt: &Attempt,
+    (attempt, counts): (&Attempt, bool),
     now: Timestamp,
 ) -> Option<DisabledReason> {
     if let Some(hold) = attempt.hold {
         let until = later(now, hold);
         endpoint.held_until = Some(endpoint.held_until.map_or(until, |known| known.max(until)));
+    }
+    if !counts {
+        let gone = attempt.status == Some(410) && endpoint.status == EndpointStatus::Active;
+        return gone.then_some(DisabledReason::Gone);
     }
     if attempt.is_success() {
         endpoint.last_success_at = Some(now);

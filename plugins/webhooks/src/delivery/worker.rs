@@ -337,13 +337,19 @@ impl Workers {
             .await?;
         let kept = later(now, ATTEMPTS_KEPT);
         self.records
-            .record(cx, delivery, attempt, (number, Trigger::Schedule), kept)
+            .record(cx, delivery, attempt, (number, delivery.trigger), kept)
             .await?;
         if next.status == DeliveryStatus::Dead {
             self.announce_dead(cx, &leased.endpoint, delivery, next.reason)
                 .await?;
         }
-        Ok(note(&self.config, &mut leased.endpoint, attempt, now))
+        let counts = delivery.trigger != Trigger::Replay;
+        Ok(note(
+            &self.config,
+            &mut leased.endpoint,
+            (attempt, counts),
+            now,
+        ))
     }
 
     /// Writes the facts of an endpoint that attempts change.
@@ -377,7 +383,7 @@ impl Workers {
             let text = "the lease ended during the attempt".to_owned();
             attempt.error = Some((crate::entity::ErrorKind::LeaseLost, text));
             let kept = later(now, ATTEMPTS_KEPT);
-            let number = (delivery.attempts + 1, Trigger::Schedule);
+            let number = (delivery.attempts + 1, delivery.trigger);
             if let Err(error) = self
                 .records
                 .record(&cx, &delivery, &attempt, number, kept)

@@ -15,8 +15,8 @@ use super::{PLUGIN, Parts, Place};
 use crate::catalogue::wants;
 use crate::delivery::later;
 use crate::entity::{
-    DeliveryStatus, EndpointStatus, WebhookDelivery, WebhookEndpoint, WebhookEndpointPatch,
-    WebhookMessage, webhook_delivery, webhook_message,
+    DeliveryStatus, EndpointStatus, Trigger, WebhookDelivery, WebhookEndpoint,
+    WebhookEndpointPatch, WebhookMessage, webhook_delivery, webhook_message,
 };
 
 const ACTION: &str = "recover_endpoint";
@@ -237,7 +237,7 @@ async fn chunk(
         .filter(|message| !known.contains_key(&message.id))
     {
         records
-            .deliver(cx, message, endpoint, &workers.config)
+            .deliver(cx, message, endpoint, (Trigger::Recover, &workers.config))
             .await?;
         queued += 1;
     }

@@ -11,7 +11,7 @@ use super::audit::{self, Target};
 use super::routes::{AUDITED, MANAGERS, MOUNT};
 use super::{PLUGIN, Place};
 use crate::entity::{
-    DeliveryReason, DeliveryStatus, EndpointStatus, WebhookDelivery, WebhookDeliveryPatch,
+    DeliveryReason, DeliveryStatus, EndpointStatus, Trigger, WebhookDelivery, WebhookDeliveryPatch,
     WebhookEndpoint,
 };
 
@@ -79,6 +79,7 @@ async fn replay(place: Place, call: PluginCall) -> Result<Reply> {
         attempts: Some(0),
         next_retry_at: Some(active.then_some(now)),
         delivered_at: Some(None),
+        trigger: Some(Trigger::Replay),
         ..WebhookDeliveryPatch::default()
     };
     audit::caller(&call)?

@@ -198,6 +198,7 @@ async fn written(
         delivered_at: None,
         last_attempt: None,
         is_test: Some(true),
+        trigger: Some(Trigger::Test),
         expires_at,
     };
     let tenant = endpoint.tenant_id.as_deref();

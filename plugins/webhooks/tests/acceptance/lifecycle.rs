@@ -451,3 +451,47 @@ async fn attempts_show_addresses_only_if_the_app_says_so() {
         assert_eq!(bed.get(&path).await["items"][0]["address"], expected);
     }
 }
+
+#[tokio::test]
+async fn a_replay_neither_counts_as_a_failure_nor_heals() {
+    let (bed, receiver) = (Bed::start().await, Receiver::start().await);
+    let made = bed.endpoint(&receiver.url(), json!({})).await;
+    let endpoint = format!("/webhooks/endpoints/{}", made["id"].as_str().unwrap());
+    let abort = || {
+        let header = ("webhook-delivery", "abort-message".to_owned());
+        Plan::Answer(400, vec![header])
+    };
+    receiver.next([abort()]);
+    bed.order("one").await;
+    let dead = bed.until("dead").await;
+    let before = bed.get(&endpoint).await;
+    assert_eq!(before["consecutiveFailures"], 1);
+    let path = format!("/webhooks/deliveries/{}", dead["id"].as_str().unwrap());
+    for (plan, status) in [(abort(), "dead"), (Plan::status(200), "delivered")] {
+        bed.advance(Duration::from_secs(2));
+        receiver.next([plan]);
+        let count = receiver.count();
+        let replayed = bed.admin().post(&format!("{path}/replay"), json!({})).await;
+        assert_eq!(replayed.unwrap().status(), 200);
+        receiver.until(count + 1).await;
+        bed.until(status).await;
+        let after = bed.get(&endpoint).await;
+        for fact in [
+            "consecutiveFailures",
+            "failingSince",
+            "lastFailureAt",
+            "lastSuccessAt",
+        ] {
+            assert_eq!(after[fact], before[fact], "{status}: {fact}");
+        }
+    }
+    let attempts = bed.get(&format!("{path}/attempts")).await;
+    let triggers: Vec<_> = attempts["items"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|attempt| attempt["trigger"].as_str().unwrap())
+        .collect();
+    assert_eq!(triggers.iter().filter(|one| **one == "replay").count(), 2);
+    assert_eq!(triggers.iter().filter(|one| **one == "schedule").count(), 1);
+}

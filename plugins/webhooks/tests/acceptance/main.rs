@@ -8,4 +8,5 @@ mod endpoints;
 mod lifecycle;
 mod reads;
 mod receiver;
+mod receivers;
 mod tests_and_audit;

@@ -55,10 +55,11 @@ impl PluginRoutePlan {
             return Err(Error::validation(problems));
         }
         let texts = (0..params.len()).map(|at| {
-            path::decode(params.get(at).unwrap_or_default()).map(std::borrow::Cow::into_owned)
+            let text = path::decode(params.get(at).unwrap_or_default())?;
+            (!text.contains('\0')).then(|| text.into_owned())
         });
         let call = PluginCall {
-            // A segment that is not UTF-8 matches no record.
+            // A segment that is not UTF-8, or has NUL, matches no record. PostgreSQL refuses NUL.
             params: texts.collect::<Option<_>>().ok_or_else(Error::not_found)?,
             query,
             upgrade: match self.desc.transport {

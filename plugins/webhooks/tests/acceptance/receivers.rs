@@ -1,0 +1,148 @@
+//! The receivers that the guide shows take what an app sends, and refuse what somebody else sends.
+
+use std::collections::HashSet;
+use std::process::Stdio;
+use std::sync::Arc;
+use std::time::Duration;
+
+use linchpin::Timestamp;
+use linchpin::axum::body::Bytes;
+use linchpin::axum::extract::State;
+use linchpin::axum::http::{HeaderMap, StatusCode};
+use linchpin::axum::{Router, routing};
+use linchpin_webhooks::{SigningSecret, Verifier, verify};
+use parking_lot::Mutex;
+use serde_json::{Value as Json, json};
+use tokio::io::{AsyncBufReadExt as _, BufReader, Lines};
+use tokio::process::{Child, ChildStdout, Command};
+use tokio::sync::mpsc;
+
+use crate::bed::Bed;
+
+const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
+const PEERS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/peers");
+
+struct Hooks {
+    verifier: Verifier,
+    /// In an app: a unique column, in the transaction of the work.
+    seen: Mutex<HashSet<String>>,
+    titles: mpsc::UnboundedSender<String>,
+}
+
+async fn hook(State(hooks): State<Arc<Hooks>>, headers: HeaderMap, body: Bytes) -> StatusCode {
+    let now = Timestamp::system_now();
+    let Ok(message) = verify(&headers, &body, &hooks.verifier, now) else {
+        return StatusCode::BAD_REQUEST;
+    };
+    let Ok(event) = serde_json::from_slice::<Json>(&body) else {
+        return StatusCode::BAD_REQUEST;
+    };
+    if hooks.seen.lock().insert(message.message_id) {
+        let title = format!("{} {}", event["type"], event["data"]["title"]);
+        let _ = hooks.titles.send(title);
+    }
+    StatusCode::NO_CONTENT
+}
+
+/// Where a receiver tells of what it took.
+enum Output {
+    Process(
+        Lines<BufReader<ChildStdout>>,
+        #[expect(dead_code, reason = "ends the process")] Child,
+    ),
+    Rust(mpsc::UnboundedReceiver<String>),
+}
+
+impl Output {
+    async fn line(&mut self) -> String {
+        let line = tokio::time::timeout(Duration::from_secs(20), async {
+            match self {
+                Self::Process(lines, _) => lines.next_line().await.unwrap(),
+                Self::Rust(titles) => titles.recv().await,
+            }
+        });
+        line.await.expect("a line in time").expect("it still runs")
+    }
+}
+
+async fn start(program: &[&str]) -> (u16, Output) {
+    let mut child = Command::new(program[0])
+        .args(&program[1..])
+        .current_dir(PEERS)
+        .env("WEBHOOK_SECRET", SECRET)
+        .env("PORT", "0")
+        .stdout(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+        .expect("cargo xtask test says how the program is installed");
+    let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let mut output = Output::Process(lines, child);
+    let line = output.line().await;
+    let port = line.rsplit(' ').next().unwrap().parse().unwrap();
+    (port, output)
+}
+
+async fn takes_what_an_app_sends((port, mut output): (u16, Output)) {
+    let bed = Bed::start().await;
+    let url = format!("http://127.0.0.1:{port}/hook");
+    let secret = json!({ "secret": SECRET });
+    let made = bed.endpoint(&url, secret).await;
+    bed.order("first").await;
+    let sent = bed.until("delivered").await;
+    let line = output.line().await.replace('"', "");
+    assert_eq!(line, "shop.orders.created first");
+    // The same message again: the receiver answers 204, and does nothing.
+    let path = format!(
+        "/webhooks/deliveries/{}/replay",
+        sent["id"].as_str().unwrap()
+    );
+    let replayed = bed.admin().post(&path, json!({})).await.unwrap();
+    assert_eq!(replayed.status(), 200);
+    bed.until("delivered").await;
+    bed.order("second").await;
+    bed.until("delivered").await;
+    let line = output.line().await.replace('"', "");
+    assert_eq!(line, "shop.orders.created second");
+    // After a rotation without overlap the receiver knows no key of the signature.
+    let path = format!(
+        "/webhooks/endpoints/{}/rotate-secret",
+        made["id"].as_str().unwrap()
+    );
+    let rotated = bed
+        .admin()
+        .post(&path, json!({ "overlapSeconds": 0 }))
+        .await;
+    assert_eq!(rotated.unwrap().status(), 200);
+    bed.advance(Duration::from_secs(1));
+    bed.order("third").await;
+    let failed = bed.until("failed").await;
+    assert_eq!(failed["lastAttempt"]["statusCode"], 400);
+}
+
+#[tokio::test]
+async fn the_receiver_in_javascript() {
+    takes_what_an_app_sends(start(&["node", "node/receiver.mjs"]).await).await;
+}
+
+#[tokio::test]
+async fn the_receiver_in_python() {
+    takes_what_an_app_sends(start(&["python3", "receiver.py"]).await).await;
+}
+
+#[tokio::test]
+async fn the_receiver_in_rust() {
+    let (titles, output) = mpsc::unbounded_channel();
+    let secrets = vec![SigningSecret::parse(SECRET).unwrap()];
+    let hooks = Arc::new(Hooks {
+        verifier: Verifier::StandardWebhooks { secrets },
+        seen: Mutex::default(),
+        titles,
+    });
+    let router = Router::new()
+        .route("/hook", routing::post(hook))
+        .with_state(hooks);
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    tokio::spawn(async move { linchpin::axum::serve(listener, router).await.unwrap() });
+    takes_what_an_app_sends((port, Output::Rust(output))).await;
+}
