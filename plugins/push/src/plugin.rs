@@ -150,11 +150,12 @@ impl Push {
         self
     }
 
-    fn client(&self) -> Result<SafeClient> {
+    fn client(&self, cx: &PostCx) -> Result<SafeClient> {
         let defaults = Settings::default();
         let settings = Settings {
             allow_http: self.config.allow_http,
             allow: self.config.allow_cidrs.clone(),
+            own: Arc::clone(cx.listens_on()),
             roots: self.config.roots.clone(),
             resolver: self.resolver.clone().unwrap_or(defaults.resolver),
             user_agent: "Linchpin-Push/1".to_owned(),
@@ -189,7 +190,7 @@ impl Push {
         let workers = Arc::new(Workers {
             records,
             sender: Sender {
-                client: self.client()?,
+                client: self.client(cx)?,
                 tokens: Tokens::default(),
                 alarms: Mutex::default(),
             },

@@ -1,8 +1,8 @@
 //! The settings of a client.
 
 use std::fmt;
-use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use ipnet::IpNet;
@@ -28,8 +28,9 @@ pub struct Settings {
     /// Networks that are allowed although they are not public; none by default. For tests, and for
     /// receivers in a private network.
     pub allow: Vec<IpNet>,
-    /// The addresses on which the app listens itself. They are refused even in an allowed network.
-    pub own: Vec<SocketAddr>,
+    /// The address on which the app listens, which is known later than the settings. It is refused
+    /// even in an allowed network.
+    pub own: Arc<OnceLock<SocketAddr>>,
     /// Resolves names; the operating system by default.
     pub resolver: Arc<dyn Resolve>,
     /// The root certificates; those of the operating system by default.
@@ -47,7 +48,7 @@ impl Default for Settings {
         Self {
             allow_http: false,
             allow: Vec::new(),
-            own: Vec::new(),
+            own: Arc::default(),
             resolver: Arc::new(SystemResolver),
             roots: Roots::System,
             resolve_timeout: Duration::from_secs(5),
@@ -65,16 +66,16 @@ impl Settings {
             own.port() == address.port()
                 && (own.ip() == ip || (own.ip().is_unspecified() && is_of_this_machine(ip)))
         };
-        if self.own.iter().any(listens) {
+        if self.own.get().is_some_and(listens) {
             return false;
         }
         is_public(ip) || self.allow.iter().any(|network| network.contains(&ip))
     }
 }
 
-/// Whether an address is certainly one of this machine.
+/// Whether an address is one of this machine: a socket can be bound to it.
 fn is_of_this_machine(ip: IpAddr) -> bool {
-    ip.is_loopback() || ip.is_unspecified()
+    ip.is_loopback() || ip.is_unspecified() || UdpSocket::bind((ip, 0)).is_ok()
 }
 
 impl fmt::Debug for Settings {

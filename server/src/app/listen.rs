@@ -60,6 +60,8 @@ impl Built {
         let Some(service) = self.service.take() else {
             return Err(startup("the app was not built"));
         };
+        // Nobody else sets it.
+        let _ = self.listens_on.set(address);
         let ended = self.tenure.as_ref().map(|tenure| tenure.ended.clone());
         let (adapters, within) = (self.adapters.clone(), service.clone());
         for plugin in self.plugins() {

@@ -1,7 +1,7 @@
 //! A started app: what must be undone, and the handle that stops it.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use tokio::sync::watch;
@@ -39,6 +39,8 @@ pub(crate) struct Built {
     /// The task that builds the indexes that were incomplete.
     pub(super) indexing: Option<JoinHandle<()>>,
     pub(super) grace: Duration,
+    /// The address on which the app listens, as soon as it does.
+    pub(super) listens_on: Arc<OnceLock<SocketAddr>>,
     /// The lease on the database, if the store has a schema.
     pub(super) tenure: Option<Tenure>,
 }
@@ -58,6 +60,7 @@ impl Built {
             searches: Searches::default(),
             indexing: None,
             grace,
+            listens_on: Arc::default(),
             tenure: None,
         }
     }

@@ -1,8 +1,9 @@
 //! The access that plugins have at each step of start-up.
 
 use std::convert::Infallible;
+use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use axum::extract::Request;
 use axum::response::IntoResponse;
@@ -329,6 +330,7 @@ pub struct PostCx {
     pub(super) data_keys: Option<Arc<DataKeys>>,
     pub(super) clock: Clock,
     pub(super) environment: Environment,
+    pub(super) listens_on: Arc<OnceLock<SocketAddr>>,
     pub(super) credentials: Option<Arc<dyn Credentials>>,
     /// The lists of allowed origins: first the app's, then those of plugins.
     pub(super) cors: Vec<Cors>,
@@ -363,6 +365,12 @@ impl PostCx {
     /// The environment of the app; production is stricter.
     pub fn environment(&self) -> Environment {
         self.environment
+    }
+
+    /// The address on which the app listens; it has a value as soon as the port is open. A plugin
+    /// that sends requests to addresses of strangers refuses this one.
+    pub fn listens_on(&self) -> &Arc<OnceLock<SocketAddr>> {
+        &self.listens_on
     }
 
     /// The keys that encrypt stored secrets; see [`RoutesCx::data_keys`].

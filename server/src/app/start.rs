@@ -217,6 +217,7 @@ impl App {
                 data_keys: routes.data_keys.clone(),
                 clock: Arc::clone(&clock),
                 environment: config.environment,
+                listens_on: Arc::clone(&teardown.listens_on),
                 credentials: middleware.credentials.clone(),
                 cors: middleware.cors.clone(),
                 caller: http::RouteCaller::default(),

@@ -2,8 +2,8 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use linchpin_safe_client::{Answers, Failure, Phase, Refusal, Resolve, SafeClient, Settings};
@@ -118,7 +118,9 @@ async fn the_app_itself_is_refused() {
     let server = Server::answering(EMPTY).await;
     let port = server.address.port();
     let own = |own: &str| Settings {
-        own: vec![format!("{own}:{port}").parse().unwrap()],
+        own: Arc::new(OnceLock::from(
+            format!("{own}:{port}").parse::<SocketAddr>().unwrap(),
+        )),
         ..settings()
     };
     for address in ["127.0.0.1", "0.0.0.0"] {
@@ -131,8 +133,9 @@ async fn the_app_itself_is_refused() {
     }
     assert_eq!(server.connections(), 0);
     // Another port of the same machine is somebody else.
+    let other = SocketAddr::from(([127, 0, 0, 1], port ^ 1));
     let client = SafeClient::new(Settings {
-        own: vec![format!("127.0.0.1:{}", port ^ 1).parse().unwrap()],
+        own: Arc::new(OnceLock::from(other)),
         ..settings()
     })
     .unwrap();

@@ -179,11 +179,12 @@ impl Webhooks {
         problems
     }
 
-    fn client(&self) -> Result<SafeClient> {
+    fn client(&self, cx: &PostCx) -> Result<SafeClient> {
         let defaults = Settings::default();
         let settings = Settings {
             allow_http: self.config.allow_http,
             allow: self.config.allow_cidrs.clone(),
+            own: Arc::clone(cx.listens_on()),
             roots: self.config.roots.clone(),
             resolver: self.resolver.clone().unwrap_or(defaults.resolver),
             user_agent: "Linchpin-Webhooks/1".to_owned(),
@@ -214,7 +215,7 @@ impl Webhooks {
         let workers = Arc::new(Workers {
             records: Records::new(cx.adapters())?,
             sender: Sender {
-                client: self.client()?,
+                client: self.client(cx)?,
                 compat_headers: self.config.compat_headers,
                 show_addresses: self.config.show_addresses,
             },

@@ -1,5 +1,6 @@
 //! The test app: orders of tenants, and their webhooks.
 
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
@@ -92,11 +93,30 @@ fn webhooks() -> Webhooks {
     })
 }
 
+/// The file with the milliseconds by which the clock is ahead.
+const AHEAD: &str = "ahead";
+
+/// The folder of a database.
+enum Folder {
+    Own(tempfile::TempDir),
+    /// Of another process.
+    Foreign(PathBuf),
+}
+
+impl Folder {
+    fn path(&self) -> &Path {
+        match self {
+            Self::Own(folder) => folder.path(),
+            Self::Foreign(folder) => folder,
+        }
+    }
+}
+
 pub struct Bed {
     pub app: Running,
     /// Milliseconds by which the clock of the app is ahead.
     ahead: Arc<AtomicI64>,
-    folder: Arc<tempfile::TempDir>,
+    folder: Arc<Folder>,
 }
 
 impl Bed {
@@ -106,7 +126,7 @@ impl Bed {
 
     pub async fn with(change: impl FnOnce(&mut WebhooksConfig)) -> Self {
         Self::on(
-            Arc::new(tempfile::tempdir().unwrap()),
+            Arc::new(Folder::Own(tempfile::tempdir().unwrap())),
             Arc::default(),
             &[FIRST],
             change,
@@ -127,7 +147,7 @@ impl Bed {
     }
 
     async fn on(
-        folder: Arc<tempfile::TempDir>,
+        folder: Arc<Folder>,
         ahead: Arc<AtomicI64>,
         keys: &[DataKey],
         change: impl FnOnce(&mut WebhooksConfig),
@@ -160,13 +180,65 @@ impl Bed {
         Self { app, ahead, folder }
     }
 
-    /// Moves the clock of the app on.
-    pub fn advance(&self, by: Duration) {
-        let by = i64::try_from(by.as_millis()).unwrap();
-        self.ahead.fetch_add(by, Ordering::Relaxed);
+    /// Starts the app on the database of another process, and follows the clock of that.
+    pub async fn joining(folder: &Path) -> Self {
+        let ahead = Arc::new(AtomicI64::new(0));
+        let (file, told) = (folder.join(AHEAD), Arc::clone(&ahead));
+        std::thread::spawn(move || {
+            loop {
+                let text = std::fs::read_to_string(&file).unwrap_or_default();
+                if let Ok(by) = text.parse() {
+                    told.store(by, Ordering::Relaxed);
+                }
+                std::thread::sleep(Duration::from_millis(2));
+            }
+        });
+        // The folder belongs to the other process.
+        let folder = Folder::Foreign(folder.to_owned());
+        Self::on(Arc::new(folder), ahead, &[FIRST], |_| {}).await
     }
 
-    pub fn path(&self) -> std::path::PathBuf {
+    /// Moves the clock of the app on, also in processes that join it.
+    pub fn advance(&self, by: Duration) {
+        let by = i64::try_from(by.as_millis()).unwrap();
+        let ahead = self.ahead.fetch_add(by, Ordering::Relaxed) + by;
+        let (new, file) = (self.folder().join("ahead.new"), self.folder().join(AHEAD));
+        std::fs::write(&new, ahead.to_string()).unwrap();
+        std::fs::rename(new, file).unwrap();
+    }
+
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// The rows of a statement, as text.
+    pub fn rows(&self, sql: &str) -> Vec<Vec<String>> {
+        let connection = rusqlite::Connection::open(self.path()).unwrap();
+        connection.busy_timeout(Duration::from_secs(20)).unwrap();
+        let mut statement = connection.prepare(sql).unwrap();
+        let columns = statement.column_count();
+        let rows = statement.query_map([], |row| {
+            (0..columns)
+                .map(|at| row.get::<_, i64>(at).map(|number| number.to_string()))
+                .collect()
+        });
+        rows.unwrap().map(Result::unwrap).collect()
+    }
+
+    /// The attempts of a delivery, as soon as there are so many.
+    pub async fn attempts(&self, delivery: &str, count: usize) -> Vec<Json> {
+        for _ in 0..2_000 {
+            let page = self.get(&format!("{delivery}/attempts")).await;
+            let attempts = page["items"].as_array().unwrap();
+            if attempts.len() >= count {
+                return attempts.clone();
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        panic!("there are not {count} attempts of {delivery}");
+    }
+
+    pub fn path(&self) -> PathBuf {
         self.folder.path().join("app.db")
     }
 

@@ -12,7 +12,7 @@ use crate::bed::Bed;
 use crate::receiver::{Arrived, Plan, Receiver};
 
 /// The signature that a receiver computes.
-fn expected(secret: &Json, arrived: &Arrived) -> String {
+pub fn expected(secret: &Json, arrived: &Arrived) -> String {
     let encoded = secret.as_str().unwrap().strip_prefix("whsec_").unwrap();
     let key = hmac::Key::new(hmac::HMAC_SHA256, &STANDARD.decode(encoded).unwrap());
     let head = format!(

@@ -244,3 +244,17 @@ async fn an_app_without_a_data_key_does_not_start() {
     assert!(error.contains("LINCHPIN_DATA_KEYS"), "{error}");
     drop(WebhooksConfig::default());
 }
+
+#[tokio::test]
+async fn the_app_itself_is_no_endpoint() {
+    let bed = Bed::start().await;
+    let own = format!("http://{}/hook", bed.app.address());
+    let body = json!({ "url": own, "events": ["*"] });
+    let refused = bed.admin().post("/webhooks/endpoints", body).await.unwrap();
+    assert_eq!(refused.status(), 400);
+    let error = refused.json().unwrap();
+    assert_eq!(
+        (&error["details"][0]["path"], &error["details"][0]["code"]),
+        (&json!("url"), &json!("check"))
+    );
+}

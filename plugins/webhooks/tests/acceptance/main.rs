@@ -5,6 +5,7 @@ mod bed;
 mod catalogue;
 mod delivery;
 mod endpoints;
+mod faults;
 mod lifecycle;
 mod reads;
 mod receiver;
