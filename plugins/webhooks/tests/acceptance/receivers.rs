@@ -48,7 +48,7 @@ async fn hook(State(hooks): State<Arc<Hooks>>, headers: HeaderMap, body: Bytes) 
 enum Output {
     Process(
         Lines<BufReader<ChildStdout>>,
-        #[expect(dead_code, reason = "ends the process")] Child,
+        #[expect(dead_code, reason = "ends the process")] Box<Child>,
     ),
     Rust(mpsc::UnboundedReceiver<String>),
 }
@@ -76,7 +76,7 @@ async fn start(program: &[&str]) -> (u16, Output) {
         .spawn()
         .expect("cargo xtask test says how the program is installed");
     let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-    let mut output = Output::Process(lines, child);
+    let mut output = Output::Process(lines, Box::new(child));
     let line = output.line().await;
     let port = line.rsplit(' ').next().unwrap().parse().unwrap();
     (port, output)
