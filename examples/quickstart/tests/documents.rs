@@ -18,7 +18,7 @@ const DOCUMENTS: [&str; 4] = [
     "docs/stores.md",
 ];
 /// Sources that contain the snippets, character by character.
-const SOURCES: [&str; 25] = [
+const SOURCES: [&str; 26] = [
     "examples/quickstart/src/main.rs",
     "examples/quickstart/tests/guide/main.rs",
     "examples/quickstart/tests/guide/extended.rs",
@@ -38,6 +38,7 @@ const SOURCES: [&str; 25] = [
     "plugins/push/tests/acceptance/guide.rs",
     "plugins/realtime/tests/acceptance/bed.rs",
     "plugins/webhooks/tests/acceptance/bed.rs",
+    "plugins/webhooks/tests/acceptance/metrics.rs",
     "plugins/webhooks/tests/acceptance/receivers.rs",
     "plugins/webhooks/tests/peers/node/receiver.mjs",
     "plugins/webhooks/tests/peers/receiver.py",

@@ -31,6 +31,7 @@ mod config;
 mod crypto;
 mod entity;
 mod message;
+mod metrics;
 mod plugin;
 mod queue;
 mod records;

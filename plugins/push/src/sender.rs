@@ -1,7 +1,7 @@
 //! One request to a push service, and what follows from its answer.
 
 use std::collections::HashMap;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use linchpin::{FieldEnum, Result, Timestamp};
 use linchpin_jobs::{later, spread};
@@ -11,6 +11,7 @@ use parking_lot::Mutex;
 use crate::config::PushConfig;
 use crate::crypto::{Receiver, Tokens, encrypt};
 use crate::entity::{DeliveryReason, PushDelivery, PushSubscription};
+use crate::metrics;
 
 /// The longest time for a request.
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -82,10 +83,12 @@ impl Sender {
         let token = self
             .tokens
             .authorization(key, origin, &config.subject, now)?;
+        let began = Instant::now();
         let answer = match request(subscription, delivery, body, &token, now) {
             Ok(request) => self.client.send(request).await,
             Err(failure) => Err(failure),
         };
+        metrics::requested(began.elapsed());
         Ok(match answer {
             Ok(reply) => self.answered(origin, delivery, &reply, now),
             Err(Failure::Refused(_)) => dead(DeliveryReason::BlockedAddress),

@@ -15,6 +15,7 @@ use crate::entity::{
     DeliveryReason, DeliveryStatus, PushDelivery, PushDeliveryPatch, PushSubscription,
     SubscriptionStatus,
 };
+use crate::metrics;
 use crate::plugin::{Waiting, Wanted};
 use crate::records::{Records, receiver};
 use crate::sender::{Attempt, Outcome, Sender};
@@ -194,6 +195,8 @@ impl Workers {
             let mut held = None;
             for (delivery, attempt) in &done {
                 self.write(cx, delivery, *attempt).await?;
+                let attempt = *attempt;
+                cx.after_commit(move || metrics::attempted(attempt));
                 match attempt.outcome {
                     Outcome::Held(until) => held = held.max(Some(until)),
                     Outcome::Dead(DeliveryReason::Gone) => {

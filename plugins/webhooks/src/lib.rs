@@ -10,6 +10,7 @@ mod event_types;
 mod inbound;
 mod intake;
 mod message;
+mod metrics;
 #[cfg(test)]
 mod peer_tests;
 mod plugin;

@@ -17,13 +17,14 @@ use tokio::time::Instant;
 
 use super::handover::{Handover, LiveQueue};
 use super::leases::{Lease, Leases, lease};
+use super::meter::Meter;
 use super::pending::{Held, Item, Pending, pause};
 use super::relay::{Consumer, Health, cause, outbox};
 use super::{EntityEvent, EventBus, Missed};
-use crate::Error;
 use crate::clock::Clock;
 use crate::event::{Entry, OutboxRow};
 use crate::store::Store;
+use crate::{Error, Timestamp};
 
 /// The number of events in a batch, and of rows in a read.
 const BATCH: usize = 100;
@@ -57,6 +58,7 @@ pub(super) struct Delivery {
     bus: EventBus,
     clock: Clock,
     health: Health,
+    meter: Meter,
     pending: Pending,
     /// The events at which the consumer has stopped.
     blocked: Option<Held>,
@@ -85,6 +87,7 @@ impl Delivery {
         (bus, clock, health): (EventBus, Clock, Health),
     ) -> Self {
         Self {
+            meter: Meter::new(&consumer.name),
             consumer,
             source,
             stopped,
@@ -239,6 +242,7 @@ impl Delivery {
         {
             self.retry(held).await?;
         }
+        self.meter.oldest(self.oldest(), (self.clock)());
         let over = stopping && !more;
         if over || self.noted.elapsed() >= NOTE {
             self.note().await?;
@@ -308,7 +312,15 @@ impl Delivery {
         self.deliver(batch).await
     }
 
+    /// The time of the oldest event that waits after a failure.
+    fn oldest(&self) -> Option<Timestamp> {
+        let blocked = self.blocked.as_ref().and_then(|held| held.items.front());
+        let held = blocked.map(|item| item.event.at);
+        held.into_iter().chain(self.pending.oldest()).min()
+    }
+
     async fn miss(&self, count: u64, why: &'static str) {
+        self.meter.lost(count);
         tracing::error!(
             consumer = self.consumer.name,
             count,

@@ -11,6 +11,7 @@ mod delivery;
 mod handover;
 mod hub;
 mod leases;
+mod meter;
 mod pending;
 mod plan;
 mod relay;

@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::EntityEvent;
+use crate::Timestamp;
 use crate::event::Entry;
 use crate::store::Numbers;
 
@@ -115,6 +116,12 @@ impl Pending {
         self.waiting
     }
 
+    /// The time of the oldest event that waits.
+    pub(super) fn oldest(&self) -> Option<Timestamp> {
+        let first = |held: &Held| held.items.front().map(|item| item.event.at);
+        self.held.values().filter_map(first).min()
+    }
+
     /// Returns the item, unless an earlier event of its record failed: then it waits.
     pub(super) fn admit(&mut self, item: Item) -> Option<Item> {
         if self.held.is_empty() {
@@ -183,8 +190,8 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
+    use crate::Uuid;
     use crate::event::StoredText;
-    use crate::{Timestamp, Uuid};
 
     fn item(seq: i64, record: &str) -> Item {
         let row = StoredText {

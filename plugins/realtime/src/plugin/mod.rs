@@ -5,6 +5,7 @@ mod counts;
 mod door;
 mod env;
 mod events;
+mod metrics;
 mod node;
 mod publisher;
 mod queued;
@@ -291,6 +292,7 @@ impl Plugin for Realtime {
             let mut tasks = self.tasks.lock();
             tasks.push(tokio::spawn(Arc::clone(&node.hub).watch()));
             tasks.push(tokio::spawn(Arc::clone(node).listen()));
+            tasks.push(tokio::spawn(metrics::publish(node.counts.clone())));
         }
     }
 

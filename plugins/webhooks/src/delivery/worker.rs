@@ -23,6 +23,7 @@ use crate::entity::{
     DeliveryStatus, EndpointStatus, Trigger, WebhookDelivery, WebhookEndpoint,
     WebhookEndpointPatch, WebhookMessage,
 };
+use crate::metrics;
 use crate::plugin::WebhooksConfig;
 use crate::secrets::Secrets;
 
@@ -310,6 +311,7 @@ impl Workers {
                 }
                 self.store_facts(cx, &leased.endpoint).await?;
                 if let Some(reason) = disabled {
+                    cx.after_commit(move || metrics::disabled(reason));
                     self.announce_disabled(cx, &leased.endpoint, reason).await?;
                     self.records
                         .disable(cx, &leased.endpoint.id, reason, self.now())
@@ -339,6 +341,8 @@ impl Workers {
         self.records
             .record(cx, delivery, attempt, (number, delivery.trigger), kept)
             .await?;
+        let (ended, trigger) = ((attempt.kind(), attempt.duration), delivery.trigger);
+        cx.after_commit(move || metrics::attempted(ended, trigger, next));
         if next.status == DeliveryStatus::Dead {
             self.announce_dead(cx, &leased.endpoint, delivery, next.reason)
                 .await?;
@@ -380,6 +384,7 @@ impl Workers {
             mut attempt,
         } in flights
         {
+            metrics::too_late(delivery.trigger);
             let text = "the lease ended during the attempt".to_owned();
             attempt.error = Some((crate::entity::ErrorKind::LeaseLost, text));
             let kept = later(now, ATTEMPTS_KEPT);

@@ -19,6 +19,7 @@ use crate::entity::{
     WebhookEndpoint, WebhookMessage, WebhookMessageCreate, webhook_delivery, webhook_message,
 };
 use crate::message;
+use crate::metrics;
 use crate::secrets::Secrets;
 
 const ACTION: &str = "test_endpoint";
@@ -236,5 +237,7 @@ async fn ended(workers: &Workers, delivery: &WebhookDelivery, attempt: &Attempt)
                 .record(cx, delivery, attempt, (1, Trigger::Test), kept)
                 .await
         })
-        .await
+        .await?;
+    metrics::attempted((attempt.kind(), attempt.duration), Trigger::Test, next);
+    Ok(())
 }

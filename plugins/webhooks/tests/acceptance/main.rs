@@ -7,6 +7,7 @@ mod delivery;
 mod endpoints;
 mod faults;
 mod lifecycle;
+mod metrics;
 mod reads;
 mod receiver;
 mod receivers;

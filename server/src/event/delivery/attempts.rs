@@ -161,6 +161,7 @@ impl Delivery {
             };
             outbox(store)?.park(&self.consumer.name, &parked).await?;
         }
+        self.meter.parked();
         let event = &item.event;
         tracing::error!(
             consumer = self.consumer.name,
@@ -253,6 +254,16 @@ impl Delivery {
             .catch_unwind()
             .await
             .unwrap_or_else(|_| Err(Error::internal("the consumer panicked")));
-        Ok((outcome, batch.progress()))
+        let progress = batch.progress();
+        let done = match &outcome {
+            Ok(()) => items.len(),
+            Err(_) => {
+                self.meter.failed();
+                progress.unwrap_or(0).min(items.len())
+            }
+        };
+        let times = items[..done].iter().map(|item| item.event.at);
+        self.meter.delivered(times, (self.clock)());
+        Ok((outcome, progress))
     }
 }

@@ -1,0 +1,63 @@
+//! Metrics: what a recorder hears of deliveries, and of the events that lead to them.
+
+use std::sync::OnceLock;
+
+use linchpin::{Error, Result};
+use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
+use serde_json::json;
+
+use crate::bed::Bed;
+use crate::receiver::{Plan, Receiver};
+
+/// Keeps the metrics of the process; install it before the app starts.
+fn recorder() -> Result<PrometheusHandle> {
+    PrometheusBuilder::new()
+        .install_recorder()
+        .map_err(Error::internal)
+}
+
+/// The value of a metric whose line begins so.
+fn value(text: &str, metric: &str) -> f64 {
+    let line = text.lines().find(|line| line.starts_with(metric));
+    let line = line.unwrap_or_else(|| panic!("no {metric} in:\n{text}"));
+    line.rsplit(' ').next().unwrap().parse().unwrap()
+}
+
+#[tokio::test]
+async fn deliveries_and_events_are_counted_without_names() {
+    static RECORDER: OnceLock<PrometheusHandle> = OnceLock::new();
+    let handle = RECORDER.get_or_init(|| recorder().unwrap());
+    let (bed, receiver) = (Bed::start().await, Receiver::start().await);
+    let made = bed.endpoint(&receiver.url(), json!({})).await;
+    receiver.next([Plan::status(200), Plan::status(500)]);
+    bed.order("a title").await;
+    bed.until("delivered").await;
+    bed.order("a title").await;
+    bed.until("failed").await;
+    let text = handle.render();
+    for metric in [
+        "linchpin_webhooks_attempts_total{result=\"success\",trigger=\"schedule\"}",
+        "linchpin_webhooks_attempts_total{result=\"status\",trigger=\"schedule\"}",
+        "linchpin_webhooks_deliveries_total{status=\"delivered\",reason=\"\"}",
+        "linchpin_webhooks_deliveries_total{status=\"failed\",reason=\"\"}",
+        "linchpin_events_delivered_total{consumer=\"webhooks\"}",
+    ] {
+        assert!(value(&text, metric) >= 1.0, "{metric}");
+    }
+    let waiting = "linchpin_events_oldest_seconds{consumer=\"webhooks\"}";
+    assert!(value(&text, waiting).abs() < 1.0);
+    for times in [
+        "linchpin_webhooks_attempt_seconds",
+        "linchpin_events_delay_seconds",
+    ] {
+        assert!(text.contains(times), "{times}");
+    }
+    for secret in [
+        "a title",
+        "t1",
+        made["id"].as_str().unwrap(),
+        &receiver.url(),
+    ] {
+        assert!(!text.contains(secret), "{secret} is in:\n{text}");
+    }
+}
