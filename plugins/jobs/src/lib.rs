@@ -52,12 +52,8 @@ mod plugin;
 mod queue;
 mod recurring;
 mod run;
-mod time;
-mod worker;
 
 pub use entity::{JobStatus, QueuedJob};
 pub use job::{Job, JobCx};
 pub use plugin::Jobs;
 pub use queue::JobQueue;
-pub use time::{later, spread};
-pub use worker::{Source, Worker};

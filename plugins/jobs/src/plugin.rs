@@ -15,7 +15,7 @@ use crate::job::{Job, Kind};
 use crate::queue::JobQueue;
 use crate::recurring::{Recurring, parse};
 use crate::run::Runner;
-use crate::worker::Worker;
+use linchpin_worker::Worker;
 
 /// The name of the plugin.
 const PLUGIN: &str = "jobs";

@@ -13,8 +13,8 @@ use tokio::sync::watch;
 use crate::entity::{JobStatus, QueuedJob, QueuedJobAdapter, QueuedJobPatch};
 use crate::job::{JobCx, Kind};
 use crate::recurring::{KEY, Recurring};
-use crate::time::later;
-use crate::worker::Source;
+use linchpin_worker::Source;
+use linchpin_worker::later;
 
 /// The lease of a claim, until the attempt begins.
 const CLAIMED: Duration = Duration::from_mins(1);

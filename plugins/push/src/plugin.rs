@@ -8,8 +8,8 @@ use linchpin::http::{Cors, Credentials, PluginRoute, SessionWatch};
 use linchpin::{
     BoxFuture, Command, Cx, Environment, Error, Package, Plugin, PostCx, Problem, Result,
 };
-use linchpin_jobs::Worker;
 use linchpin_safe_client::{Resolve, SafeClient, Settings};
+use linchpin_worker::Worker;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 

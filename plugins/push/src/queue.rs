@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use linchpin::entity::ListQuery;
 use linchpin::{BoxFuture, Cx, Field, Result, Uuid};
-use linchpin_jobs::later;
+use linchpin_worker::later;
 use tokio::sync::Notify;
 
 use crate::entity::{

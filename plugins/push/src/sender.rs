@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use linchpin::{FieldEnum, Result, Timestamp};
-use linchpin_jobs::{later, spread};
 use linchpin_safe_client::{Failure, Outgoing, Reply, SafeClient};
+use linchpin_worker::{later, spread};
 use parking_lot::Mutex;
 
 use crate::config::PushConfig;

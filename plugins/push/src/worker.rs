@@ -7,7 +7,7 @@ use futures_util::future::try_join_all;
 use linchpin::http::{Clock, Credentials};
 use linchpin::seal::DataKeys;
 use linchpin::{BoxFuture, Code, Cx, Error, Result, Timestamp};
-use linchpin_jobs::{Source, later};
+use linchpin_worker::{Source, later};
 use tokio::sync::{Notify, watch};
 
 use crate::config::PushConfig;

@@ -175,6 +175,7 @@ impl Browser {
     }
 
     /// Runs an expression in the service worker and awaits its promise.
+    #[allow(dead_code)] // tests of another package, which include this file, use it
     pub async fn run_in_worker(&mut self, expression: &str) -> Json {
         let targets = self.call("Target.getTargets", json!({})).await;
         let targets = targets["targetInfos"].as_array().unwrap().clone();

@@ -316,10 +316,13 @@ async fn cookies_of_others(store: Store) {
 
 /// Keeps records about sessions, and so hears of their ends.
 #[derive(Clone, Default)]
-struct Keeper(Arc<Mutex<Vec<(String, Option<String>)>>>);
+struct Keeper(Arc<Mutex<Vec<Heard>>>);
+
+/// A user, and the session that ended; `None` for the whole account.
+type Heard = (String, Option<String>);
 
 impl Keeper {
-    fn heard(&self) -> Vec<(String, Option<String>)> {
+    fn heard(&self) -> Vec<Heard> {
         std::mem::take(&mut self.0.lock().unwrap())
     }
 }

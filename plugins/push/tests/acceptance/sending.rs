@@ -82,7 +82,7 @@ async fn real_75_a_subscription_that_is_gone_is_removed_and_others_get_the_messa
         bed.subscribe("ada", &Browser::new(), &other.url()).await;
         service.always(Plan::status(status));
         // A message that waits ends with its subscription.
-        let later = order().at(linchpin_jobs::later(bed.now(), Duration::from_hours(1)));
+        let later = order().at(linchpin_worker::later(bed.now(), Duration::from_hours(1)));
         bed.send(&later).await;
         assert_eq!(bed.send(&order()).await, 2);
         other.until(1).await;
@@ -220,7 +220,7 @@ async fn real_75_a_push_service_that_asks_for_a_pause_gets_it() {
 #[tokio::test]
 async fn a_newer_message_replaces_one_that_waits() {
     let (bed, service, _) = start().await;
-    let at = linchpin_jobs::later(bed.now(), Duration::from_hours(1));
+    let at = linchpin_worker::later(bed.now(), Duration::from_hours(1));
     bed.send(&order().dedup_key("one").at(at)).await;
     bed.send(&order().dedup_key("two").at(at)).await;
     bed.send(&order().body("newer").dedup_key("one").at(at))
@@ -323,7 +323,7 @@ async fn real_77_a_browser_acknowledges_own_messages() {
         let path = format!("/__push/ack/{id}");
         user.post(&path, json!({})).await.unwrap()
     };
-    let at = linchpin_jobs::later(bed.now(), Duration::from_hours(1));
+    let at = linchpin_worker::later(bed.now(), Duration::from_hours(1));
     bed.send(&order().at(at)).await;
     let id = bed.deliveries("ada")[0]["id"].as_str().unwrap().to_owned();
     assert_eq!(ack(&ada, &id).await.status(), 404, "it is not sent yet");

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use linchpin::Timestamp;
-pub(crate) use linchpin_jobs::later;
-use linchpin_jobs::spread;
+pub(crate) use linchpin_worker::later;
+use linchpin_worker::spread;
 
 use super::attempt::Attempt;
 use crate::entity::{

@@ -12,7 +12,7 @@ use futures_util::{FutureExt, StreamExt};
 use linchpin::http::Clock;
 use linchpin::seal::DataKeys;
 use linchpin::{BoxFuture, Cx, Error, Result, Timestamp};
-use linchpin_jobs::Source;
+use linchpin_worker::Source;
 use tokio::sync::{Notify, Semaphore, watch};
 
 use super::attempt::{Attempt, Content, Sender, timeout_of};

@@ -20,8 +20,8 @@ use linchpin::openapi::Webhook;
 use linchpin::{
     BoxFuture, Environment, Error, Package, Plugin, PostCx, Problem, Result, RouteOverride,
 };
-use linchpin_jobs::Worker;
 use linchpin_safe_client::{Resolve, SafeClient, Settings};
+use linchpin_worker::Worker;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, Semaphore};
 

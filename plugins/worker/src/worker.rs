@@ -26,6 +26,11 @@ pub trait Source: Send + Sync + 'static {
     /// The most pieces that run at the same time.
     fn at_once(&self) -> usize;
 
+    /// The interval at which the worker looks for work if nothing wakes it; 250 ms by default.
+    fn interval(&self) -> Duration {
+        LOOK
+    }
+
     /// Leases work that is due, in the order of its time.
     ///
     /// # Errors
@@ -48,7 +53,7 @@ pub struct Worker {
 }
 
 impl Worker {
-    /// Starts a worker. It looks for work four times a second, and at once after `wake`.
+    /// Starts a worker. It looks for work at the interval of the source, and at once after `wake`.
     pub fn start<S: Source>(source: Arc<S>, wake: Arc<Notify>) -> Self {
         let (stop, stopped) = watch::channel(false);
         let task = tokio::spawn(work(source, wake, stopped));
@@ -80,7 +85,7 @@ impl Worker {
 async fn work<S: Source>(source: Arc<S>, wake: Arc<Notify>, mut stopped: watch::Receiver<bool>) {
     let mut running = JoinSet::new();
     while !*stopped.borrow() {
-        let mut pause = LOOK;
+        let mut pause = source.interval();
         if running.len() < source.at_once() {
             match source.claim().await {
                 Ok(items) if items.is_empty() => {}

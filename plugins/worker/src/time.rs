@@ -10,7 +10,7 @@ use linchpin::Timestamp;
 /// use std::time::Duration;
 /// use linchpin::Timestamp;
 ///
-/// let at = linchpin_jobs::later(Timestamp::from_millis(5), Duration::from_secs(1));
+/// let at = linchpin_worker::later(Timestamp::from_millis(5), Duration::from_secs(1));
 /// assert_eq!(at, Timestamp::from_millis(1_005));
 /// ```
 pub fn later(at: Timestamp, by: Duration) -> Timestamp {
@@ -22,9 +22,9 @@ pub fn later(at: Timestamp, by: Duration) -> Timestamp {
 /// work that failed together is not tried again together.
 ///
 /// ```
-/// let part = linchpin_jobs::spread("a delivery", 1);
+/// let part = linchpin_worker::spread("a delivery", 1);
 /// assert!((0.0..1.0).contains(&part));
-/// assert_eq!(part, linchpin_jobs::spread("a delivery", 1));
+/// assert_eq!(part, linchpin_worker::spread("a delivery", 1));
 /// ```
 pub fn spread(work: &str, attempt: i64) -> f64 {
     let bytes = work.bytes().chain(attempt.to_le_bytes());
