@@ -11,6 +11,8 @@ use linchpin::{Actor, ActorKind, JwtAuth, Running};
 use linchpin_webhooks::{Webhooks, WebhooksConfig, webhook_events};
 use serde_json::{Value as Json, json};
 
+use crate::server;
+
 /// The id and the bytes of a data key.
 pub type DataKey = (&'static str, &'static str);
 
@@ -96,6 +98,9 @@ fn webhooks() -> Webhooks {
 /// The file with the milliseconds by which the clock is ahead.
 const AHEAD: &str = "ahead";
 
+/// The file with the URL of the database, if that is not in the folder.
+const DATABASE: &str = "database";
+
 /// The folder of a database.
 enum Folder {
     Own(tempfile::TempDir),
@@ -109,6 +114,12 @@ impl Folder {
             Self::Own(folder) => folder.path(),
             Self::Foreign(folder) => folder,
         }
+    }
+
+    /// The URL of the database; a file in the folder by default.
+    fn database(&self) -> String {
+        let file = || format!("sqlite:{}", self.path().join("app.db").display());
+        std::fs::read_to_string(self.path().join(DATABASE)).unwrap_or_else(|_| file())
     }
 }
 
@@ -127,6 +138,19 @@ impl Bed {
     pub async fn with(change: impl FnOnce(&mut WebhooksConfig)) -> Self {
         Self::on(
             Arc::new(Folder::Own(tempfile::tempdir().unwrap())),
+            Arc::default(),
+            &[FIRST],
+            change,
+        )
+        .await
+    }
+
+    /// The app on a database of this URL.
+    pub async fn at(database: &str, change: impl FnOnce(&mut WebhooksConfig)) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join(DATABASE), database).unwrap();
+        Self::on(
+            Arc::new(Folder::Own(folder)),
             Arc::default(),
             &[FIRST],
             change,
@@ -161,7 +185,7 @@ impl Bed {
         };
         let config = Config::new()
             .port(0)
-            .database(format!("sqlite:{}", folder.path().join("app.db").display()))
+            .database(folder.database())
             .signing_secret(SECRET)
             .data_keys(keys.iter().copied());
         let webhooks = webhooks().configure(|config| {
@@ -211,18 +235,22 @@ impl Bed {
         self.folder.path()
     }
 
-    /// The rows of a statement, as text.
-    pub fn rows(&self, sql: &str) -> Vec<Vec<String>> {
+    /// The numbers in the first two columns of what a statement answers.
+    pub fn numbers(&self, sql: &str) -> Vec<i64> {
+        let database = self.folder.database();
+        if database.starts_with("postgres:") {
+            let number = |text: String| text.parse::<i64>().ok();
+            // The function reads two columns, so a column without a number follows.
+            let sql = format!("SELECT found.*, '' FROM ({sql}) found");
+            let rows = server::rows(&database, &sql, |a, b| [number(a), number(b)]);
+            return rows.into_iter().flatten().flatten().collect();
+        }
         let connection = rusqlite::Connection::open(self.path()).unwrap();
         connection.busy_timeout(Duration::from_secs(20)).unwrap();
         let mut statement = connection.prepare(sql).unwrap();
         let columns = statement.column_count();
-        let rows = statement.query_map([], |row| {
-            (0..columns)
-                .map(|at| row.get::<_, i64>(at).map(|number| number.to_string()))
-                .collect()
-        });
-        rows.unwrap().map(Result::unwrap).collect()
+        let row = statement.query_row([], |row| (0..columns).map(|at| row.get(at)).collect());
+        row.unwrap()
     }
 
     /// The attempts of a delivery, as soon as there are so many.

@@ -11,4 +11,7 @@ mod metrics;
 mod reads;
 mod receiver;
 mod receivers;
+#[path = "../../../../runtime/tests/support/postgres.rs"]
+mod server;
+mod stores;
 mod tests_and_audit;
