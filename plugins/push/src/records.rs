@@ -1,6 +1,7 @@
 //! The records that routes and workers read and write.
 
 use linchpin::entity::{Direction, ListQuery};
+use linchpin::filter::Filter;
 use linchpin::seal::{DataKeys, Place};
 use linchpin::{Adapters, Cx, Error, Field, Result, Timestamp};
 
@@ -55,10 +56,10 @@ impl Records {
     pub(crate) async fn due(
         &self,
         cx: &Cx,
-        subscription: &str,
+        subscription: &PushSubscription,
         limit: u32,
     ) -> Result<Vec<PushDelivery>> {
-        let of = push_delivery::subscription_id.eq(subscription.to_owned());
+        let of = of_subscription(subscription);
         let query = ListQuery::new()
             .filter(of.and(push_delivery::next_retry_at.lte(cx.now())))
             .sort(push_delivery::next_retry_at, Direction::Asc)
@@ -67,8 +68,12 @@ impl Records {
     }
 
     /// The time at which the next message of a subscription is due.
-    pub(crate) async fn next_due(&self, cx: &Cx, subscription: &str) -> Result<Option<Timestamp>> {
-        let of = push_delivery::subscription_id.eq(subscription.to_owned());
+    pub(crate) async fn next_due(
+        &self,
+        cx: &Cx,
+        subscription: &PushSubscription,
+    ) -> Result<Option<Timestamp>> {
+        let of = of_subscription(subscription);
         let query = ListQuery::new()
             .filter(of.and(push_delivery::next_retry_at.ne(None)))
             .sort(push_delivery::next_retry_at, Direction::Asc)
@@ -84,6 +89,12 @@ impl Records {
         }
         Ok(())
     }
+}
+
+/// The messages to a subscription. They have its tenant, by which every index begins.
+fn of_subscription(subscription: &PushSubscription) -> Filter {
+    let of_tenant = push_delivery::tenant_id.eq(subscription.tenant_id.clone());
+    of_tenant.and(push_delivery::subscription_id.eq(subscription.id.clone()))
 }
 
 /// The place of the secret of a subscription.

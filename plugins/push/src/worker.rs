@@ -96,10 +96,7 @@ impl Workers {
     /// Sends the due messages of a subscription, then frees it.
     async fn serve(&self, leased: Leased) -> Result<()> {
         let cx = self.cx();
-        let due = self
-            .records
-            .due(&cx, &leased.subscription.id, AT_ONCE)
-            .await?;
+        let due = self.records.due(&cx, &leased.subscription, AT_ONCE).await?;
         // It may have been suspended or removed since the lease began.
         let id = leased.subscription.id.as_str();
         let Some(subscription) = self.records.subscriptions.get(&cx, id).await? else {
@@ -214,7 +211,7 @@ impl Workers {
                     .hold(cx, subscription.origin.as_str(), until)
                     .await?;
             }
-            if let Some(next) = self.records.next_due(cx, id).await? {
+            if let Some(next) = self.records.next_due(cx, subscription).await? {
                 let due = held.map_or(next, |held| next.max(held));
                 subscriptions.wake(cx, vec![id.to_owned()], due).await?;
             }

@@ -61,20 +61,18 @@ impl Records {
         now: Timestamp,
         limit: usize,
     ) -> Result<Vec<WebhookDelivery>> {
-        let open = ListQuery::new().limit(u32::try_from(limit).unwrap_or(u32::MAX));
+        let open = ListQuery::new()
+            .filter(of_endpoint(endpoint))
+            .limit(u32::try_from(limit).unwrap_or(u32::MAX));
         let query = if endpoint.ordered {
-            open.filter(webhook_delivery::endpoint_id.eq(endpoint.id.clone()).and(
+            open.filter(
                 webhook_delivery::status.one_of([DeliveryStatus::Pending, DeliveryStatus::Failed]),
-            ))
+            )
             .sort(webhook_delivery::occurred_at, Direction::Asc)
             .sort(webhook_delivery::event_id, Direction::Asc)
         } else {
-            open.filter(
-                webhook_delivery::endpoint_id
-                    .eq(endpoint.id.clone())
-                    .and(webhook_delivery::next_retry_at.lte(now)),
-            )
-            .sort(webhook_delivery::next_retry_at, Direction::Asc)
+            open.filter(webhook_delivery::next_retry_at.lte(now))
+                .sort(webhook_delivery::next_retry_at, Direction::Asc)
         };
         let due = self.deliveries.list(cx, query).await?.items.into_iter();
         let is_due =
@@ -105,7 +103,7 @@ impl Records {
         cx: &Cx,
         endpoint: &WebhookEndpoint,
     ) -> Result<Option<Timestamp>> {
-        let of = webhook_delivery::endpoint_id.eq(endpoint.id.clone());
+        let of = of_endpoint(endpoint);
         let query = if endpoint.ordered {
             ListQuery::new()
                 .filter(
@@ -226,6 +224,12 @@ impl Records {
         self.endpoints.update(cx, endpoint, patch, None).await?;
         self.deliveries.hold(cx, endpoint).await.map(drop)
     }
+}
+
+/// The deliveries of an endpoint. They have its tenant, by which every index begins.
+fn of_endpoint(endpoint: &WebhookEndpoint) -> Filter {
+    let of_tenant = webhook_delivery::tenant_id.eq(endpoint.tenant_id.clone());
+    of_tenant.and(webhook_delivery::endpoint_id.eq(endpoint.id.clone()))
 }
 
 /// The context in which records of a tenant are created.

@@ -7,13 +7,12 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::stream::FuturesUnordered;
-use futures_util::{FutureExt, StreamExt};
 use linchpin::http::Clock;
 use linchpin::seal::DataKeys;
 use linchpin::{BoxFuture, Cx, Error, Result, Timestamp};
 use linchpin_worker::Source;
 use tokio::sync::{Notify, Semaphore, watch};
+use tokio::task::JoinSet;
 
 use super::attempt::{Attempt, Content, Sender, timeout_of};
 use super::flight::Records;
@@ -119,13 +118,18 @@ impl Workers {
         }
     }
 
-    async fn send_due(&self, leased: &mut Leased, stopped: &watch::Receiver<bool>) -> Result<()> {
+    async fn send_due(
+        self: &Arc<Self>,
+        leased: &mut Leased,
+        stopped: &watch::Receiver<bool>,
+    ) -> Result<()> {
         let secrets = Secrets::open(&self.keys, &leased.endpoint.id, &leased.endpoint.sealed);
         let mut secrets = match secrets {
             Ok(secrets) => Arc::new(secrets),
             Err(error) => return self.skip(leased, &error).await,
         };
-        let mut flights = FuturesUnordered::new();
+        // Tasks, so that requests go on while results are written.
+        let mut flights = JoinSet::new();
         let mut under_way: HashSet<String> = HashSet::new();
         let mut rate_free_at = None;
         loop {
@@ -157,19 +161,15 @@ impl Workers {
                         break;
                     }
                     under_way.insert(delivery.id.clone());
-                    flights.push(self.fly(
-                        endpoint.clone(),
-                        Arc::clone(&secrets),
-                        delivery,
-                        message,
-                    ));
+                    let (worker, secrets) = (Arc::clone(self), Arc::clone(&secrets));
+                    flights.spawn(worker.fly(endpoint.clone(), secrets, delivery, message));
                 }
                 let (allowance, at) = bucket.stored();
                 (endpoint.allowance, endpoint.allowance_at) = (allowance, Some(at));
             }
             let renewal = tokio::time::sleep(LEASE / 3);
             let first = tokio::select! {
-                first = flights.next() => first,
+                first = flights.join_next() => first,
                 () = renewal => {
                     if !self.renew(leased).await? {
                         return Ok(());
@@ -178,16 +178,19 @@ impl Workers {
                 }
             };
             let Some(first) = first else { break };
-            let mut done = vec![first];
-            while let Some(Some(flight)) = flights.next().now_or_never() {
-                done.push(flight);
+            let mut done = vec![first.map_err(Error::internal)?];
+            while let Some(flight) = flights.try_join_next() {
+                done.push(flight.map_err(Error::internal)?);
             }
             for flight in &done {
                 under_way.remove(&flight.delivery.id);
             }
             if !self.settle(leased, done).await? {
                 // Another worker has taken the endpoint over: it sends the rest.
-                let rest: Vec<Flight> = flights.collect().await;
+                let mut rest = Vec::new();
+                while let Some(flight) = flights.join_next().await {
+                    rest.extend(flight);
+                }
                 self.too_late(rest).await;
                 return Ok(());
             }
@@ -255,7 +258,7 @@ impl Workers {
     }
 
     async fn fly(
-        &self,
+        self: Arc<Self>,
         endpoint: WebhookEndpoint,
         secrets: Arc<Secrets>,
         delivery: WebhookDelivery,

@@ -1,6 +1,9 @@
 //! Webhooks of an app on SQLite, with receivers on loopback.
 #![allow(missing_docs, clippy::unwrap_used)] // test entities, and cases that fail
 
+#[allow(dead_code)] // a counter of it is for the tests of the runtime
+#[path = "../../../../runtime/tests/support/around.rs"]
+mod around;
 mod bed;
 mod catalogue;
 mod delivery;
@@ -15,3 +18,4 @@ mod receivers;
 mod server;
 mod stores;
 mod tests_and_audit;
+mod worker;

@@ -1,0 +1,238 @@
+//! The worker: its reads, and its requests while results are written.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use linchpin::filter::{Filter, Op};
+use linchpin::prelude::*;
+use linchpin::store::sqlite::{SqliteOptions, SqliteStore};
+use linchpin::store::{Reply, Rows, Statement, Store, Transaction};
+use linchpin::testing::Client;
+use linchpin::{Actor, ActorKind, BoxFuture, Running, Value};
+use linchpin_safe_client::{Answers, Resolve};
+use linchpin_webhooks::{Webhooks, webhook_events};
+use parking_lot::Mutex;
+use serde_json::{Value as Json, json};
+use tokio::sync::Semaphore;
+
+use crate::around::{Around, Watch};
+use crate::bed::{FIRST, Order, SHOP};
+use crate::receiver::Receiver;
+
+const SECRET: &str = "a signing secret for tests of at least 32 bytes";
+const DELIVERIES: &str = "webhooks_webhook_deliveries";
+
+/// A name that resolves to this machine, once for each permit.
+#[derive(Clone)]
+struct Gate(Arc<(AtomicUsize, Semaphore)>);
+
+impl Gate {
+    fn new() -> Self {
+        Self(Arc::new((AtomicUsize::new(0), Semaphore::new(0))))
+    }
+
+    /// How often somebody asked.
+    fn asked(&self) -> usize {
+        self.0.0.load(Ordering::SeqCst)
+    }
+
+    fn open(&self, times: usize) {
+        self.0.1.add_permits(times);
+    }
+}
+
+impl Resolve for Gate {
+    fn resolve<'a>(&'a self, _: &'a str) -> Answers<'a> {
+        Box::pin(async {
+            self.0.0.fetch_add(1, Ordering::SeqCst);
+            self.0.1.acquire().await.unwrap().forget();
+            Ok(vec![IpAddr::V4(Ipv4Addr::LOCALHOST)])
+        })
+    }
+}
+
+/// The reads of the deliveries of an endpoint, and those of them that no index covers.
+#[derive(Default)]
+struct Reads {
+    all: AtomicUsize,
+    scans: Mutex<Vec<String>>,
+}
+
+#[derive(Clone)]
+struct Watching(Arc<Reads>);
+
+impl Watching {
+    /// Every index begins by the tenant, so a read that does not name it examines all rows.
+    fn note(&self, statement: &Statement) {
+        let Some(Filter::All(parts)) = statement.plan.filter() else {
+            return;
+        };
+        let entity = statement.entity;
+        let names = |column: &str| {
+            let at = entity.fields.iter().position(|field| field.name == column);
+            parts.iter().any(
+                |part| matches!(part, Filter::Cond { field, op: Op::Eq, .. } if Some(*field) == at),
+            )
+        };
+        let reads = entity.storage_name == DELIVERIES && statement.plan.reads();
+        if reads && names("endpoint_id") {
+            self.0.all.fetch_add(1, Ordering::SeqCst);
+            if !names("tenant_id") {
+                self.0.scans.lock().push(format!("{:?}", statement.plan));
+            }
+        }
+    }
+}
+
+impl Watch for Watching {
+    fn run<'a>(
+        &'a self,
+        store: &'a dyn Store,
+        statement: &'a Arc<Statement>,
+        args: Vec<Value>,
+        rows: Rows,
+    ) -> Reply<'a> {
+        self.note(statement);
+        store.run(statement, args, rows)
+    }
+
+    fn begun(&self, transaction: Box<dyn Transaction>) -> Box<dyn Transaction> {
+        Box::new(Watched(transaction, self.clone()))
+    }
+}
+
+struct Watched(Box<dyn Transaction>, Watching);
+
+impl Transaction for Watched {
+    fn run<'a>(
+        &'a mut self,
+        statement: &'a Arc<Statement>,
+        args: Vec<Value>,
+        rows: Rows,
+    ) -> BoxFuture<'a, linchpin::Result<Rows>> {
+        self.1.note(statement);
+        self.0.run(statement, args, rows)
+    }
+
+    fn take_turn(&mut self, turn: i64) -> BoxFuture<'_, linchpin::Result<()>> {
+        self.0.take_turn(turn)
+    }
+
+    fn commit(self: Box<Self>) -> BoxFuture<'static, linchpin::Result<()>> {
+        self.0.commit()
+    }
+
+    fn rollback(self: Box<Self>) -> BoxFuture<'static, ()> {
+        self.0.rollback()
+    }
+}
+
+/// An app on a file, and what its worker reads.
+async fn start(file: &Path, gate: &Gate) -> (Running, Arc<Reads>) {
+    let store: Arc<dyn Store> = Arc::new(SqliteStore::open(SqliteOptions::new(file)).unwrap());
+    let reads = Arc::new(Reads::default());
+    let watching = Watching(Arc::clone(&reads));
+    let webhooks = Webhooks::new(webhook_events! { Order: [created] })
+        .resolver(gate.clone())
+        .configure(|config| {
+            config.allow_http = true;
+            config.allow_cidrs = vec!["127.0.0.0/8".parse().unwrap()];
+        });
+    let config = Config::new()
+        .port(0)
+        .signing_secret(SECRET)
+        .data_keys([FIRST]);
+    let app = App::new(config)
+        .store(Arc::new(Around::new(store, watching)))
+        .plugin(JwtAuth::new())
+        .plugin(webhooks)
+        .package(&SHOP)
+        .start()
+        .await
+        .unwrap();
+    (app, reads)
+}
+
+fn client(app: &Running) -> Client {
+    let actor = Actor {
+        kind: ActorKind::User,
+        id: Some("user".to_owned()),
+        tenant_id: Some("t1".to_owned()),
+        roles: vec!["admin".to_owned()],
+        ..Actor::anonymous()
+    };
+    let token = JwtAuth::token(SECRET, &actor, Duration::from_hours(1)).unwrap();
+    Client::new(app).bearer(&token).unwrap()
+}
+
+fn count(file: &Path, status: &str) -> i64 {
+    let connection = rusqlite::Connection::open(file).unwrap();
+    connection.busy_timeout(Duration::from_secs(20)).unwrap();
+    let sql = format!("SELECT count(*) FROM {DELIVERIES} WHERE status = ?");
+    connection
+        .query_row(&sql, [status], |row| row.get(0))
+        .unwrap()
+}
+
+async fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    for _ in 0..2_000 {
+        if holds() {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("{what} did not happen");
+}
+
+#[tokio::test]
+async fn requests_go_on_while_results_are_written_and_no_read_scans_deliveries() {
+    let (folder, gate) = (tempfile::tempdir().unwrap(), Gate::new());
+    let file = folder.path().join("app.db");
+    let (receiver, (app, reads)) = (Receiver::start().await, start(&file, &gate).await);
+    let client = client(&app);
+    let url = receiver.url().replace("127.0.0.1", "hooks.example");
+    gate.open(1);
+    let made = client
+        .post(
+            "/webhooks/endpoints",
+            json!({ "url": url, "events": ["*"], "status": "paused" }),
+        )
+        .await
+        .unwrap();
+    assert_eq!(made.status(), 201, "{:?}", made.text());
+    let made: Json = made.json().unwrap();
+    for title in ["one", "two"] {
+        let order = client
+            .post("/orders", json!({ "title": title }))
+            .await
+            .unwrap();
+        assert_eq!(order.status(), 201, "{:?}", order.text());
+    }
+    until("the intake of two orders", || count(&file, "pending") == 2).await;
+    let path = format!("/webhooks/endpoints/{}", made["id"].as_str().unwrap());
+    let active = client
+        .patch(&path, json!({ "status": "active" }))
+        .await
+        .unwrap();
+    assert_eq!(active.status(), 200, "{:?}", active.text());
+    until("two requests", || gate.asked() == 3).await;
+
+    // From here on the result of the first request cannot be written.
+    let lock = rusqlite::Connection::open(&file).unwrap();
+    lock.busy_timeout(Duration::from_secs(20)).unwrap();
+    lock.execute_batch("BEGIN IMMEDIATE").unwrap();
+    gate.open(1);
+    receiver.until(1).await;
+    gate.open(1);
+    receiver.until(2).await;
+    lock.execute_batch("ROLLBACK").unwrap();
+    until("two results", || count(&file, "delivered") == 2).await;
+
+    app.stop().await.unwrap();
+    assert!(reads.all.load(Ordering::SeqCst) >= 2);
+    let scans = reads.scans.lock();
+    assert!(scans.is_empty(), "{scans:#?}");
+}
