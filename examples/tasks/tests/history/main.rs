@@ -1,6 +1,7 @@
 //! The migrations of the example: each version of the app takes over the database of the one
 //! before, on SQLite and, if it is built in, on PostgreSQL.
 
+mod auth;
 mod board;
 mod chapter;
 mod rows;
@@ -87,6 +88,12 @@ fn a_version_too_far_on_sqlite() {
     walk::with_gaps(&sqlite(&folder));
 }
 
+#[test]
+fn older_accounts_on_sqlite() {
+    let folder = tempfile::tempdir().expect("a folder");
+    auth::two_releases_at_once(&sqlite(&folder));
+}
+
 fn sqlite(folder: &tempfile::TempDir) -> String {
     format!("sqlite:{}", folder.path().join("tasks.db").display())
 }
@@ -101,4 +108,10 @@ fn all_versions_on_postgres() {
 #[test]
 fn a_version_too_far_on_postgres() {
     walk::with_gaps(&example_support::postgres::fresh_database());
+}
+
+#[cfg(feature = "postgres")]
+#[test]
+fn older_accounts_on_postgres() {
+    auth::two_releases_at_once(&example_support::postgres::fresh_database());
 }

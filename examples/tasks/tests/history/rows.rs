@@ -1,10 +1,16 @@
 //! One row in every table, written and read without the app.
 
+use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
 
 use linchpin::schema::{Column, ColumnKind, SchemaSession, SchemaStore, Snapshot, Table};
 use linchpin::store::{DatabaseUrl, StoreProvider as _};
 use linchpin::{Timestamp, Value};
+use linchpin_migrate::{Chain, Declared, Options, apply};
+
+/// The values of a record, by the names of its fields.
+pub type Record = BTreeMap<String, Value>;
 
 /// A database.
 pub struct Database {
@@ -34,6 +40,82 @@ impl Database {
             let mut session = self.store.connect().await.expect("a session");
             work(&mut *session).await
         })
+    }
+
+    /// Creates the tables of the only migration in a folder, as an older binary did.
+    pub fn install(&self, folder: &Path) {
+        let chain = Chain::load(folder).expect("a chain");
+        let declared = Declared {
+            app: "tasks".to_owned(),
+            entities: Vec::new(),
+            system: Vec::new(),
+            transforms: Vec::new(),
+            own_sql: Vec::new(),
+            snapshot: chain.snapshot(),
+        };
+        let options = Options::default();
+        let done = self.runtime.block_on(apply(
+            &*self.store,
+            (&chain, &declared),
+            &options,
+            &mut |_| (),
+        ));
+        done.unwrap_or_else(|refusal| panic!("{refusal} {:?}", refusal.facts));
+        // An older release knew none of the framework's present tables.
+        self.within(async |session| {
+            let sql = "UPDATE linchpin_schema SET system = 0";
+            session.execute(sql, &[]).await.expect("changed");
+        });
+    }
+
+    /// The records of an entity of a snapshot, in the order of their keys.
+    pub fn records(&self, snapshot: &Snapshot, entity: &str) -> Vec<Record> {
+        let table = snapshot.tables().remove(entity).expect("a table");
+        let columns: Vec<String> = table.columns.iter().map(quoted).collect();
+        let sql = format!(
+            "SELECT {} FROM \"{entity}\" ORDER BY \"{}\"",
+            columns.join(", "),
+            table.primary
+        );
+        let kinds: Vec<ColumnKind> = table.columns.iter().map(|c| c.kind.clone()).collect();
+        let rows = self.within(async |session| {
+            let rows = session.query(&sql, &[], &kinds).await;
+            rows.unwrap_or_else(|error| panic!("{sql}: {error}"))
+        });
+        let fields = &snapshot.entities[entity].fields;
+        let name = |column: &Column| {
+            let field = fields.iter().find(|(_, field)| field.column == column.name);
+            field.expect("a field").0.clone()
+        };
+        let names: Vec<String> = table.columns.iter().map(name).collect();
+        rows.into_iter()
+            .map(|row| names.iter().cloned().zip(row).collect())
+            .collect()
+    }
+
+    /// Writes a record of an entity of a snapshot. `record` has all fields of it, and may have more.
+    pub fn insert(&self, snapshot: &Snapshot, entity: &str, record: &Record) {
+        let table = snapshot.tables().remove(entity).expect("a table");
+        let (mut columns, mut slots, mut values) = (Vec::new(), Vec::new(), Vec::new());
+        for (name, field) in &snapshot.entities[entity].fields {
+            let column = table.column(&field.column).expect("a column");
+            let value = record.get(name).cloned();
+            values.push((
+                value.unwrap_or_else(|| panic!("{entity}.{name}")),
+                column.kind.clone(),
+            ));
+            columns.push(quoted(column));
+            slots.push(format!("${}", values.len()));
+        }
+        let sql = format!(
+            "INSERT INTO \"{entity}\" ({}) VALUES ({})",
+            columns.join(", "),
+            slots.join(", ")
+        );
+        self.within(async |session| {
+            let done = session.execute(&sql, &values).await;
+            done.unwrap_or_else(|error| panic!("{sql}: {error}"));
+        });
     }
 
     /// Removes the tables of the ledger.

@@ -54,6 +54,11 @@ pub fn file(number: usize) -> String {
 impl Version {
     /// A version with the first `migrations` recorded ones.
     pub fn with(number: usize, migrations: usize, url: &str) -> Self {
+        Self::from(number, (&recorded(), migrations), url)
+    }
+
+    /// A version with the first `migrations` of a folder.
+    pub fn from(number: usize, (from, migrations): (&Path, usize), url: &str) -> Self {
         let version = Self {
             number,
             text: number.to_string(),
@@ -62,13 +67,13 @@ impl Version {
         };
         let to = version.migrations();
         std::fs::create_dir(&to).expect("created");
-        let index = std::fs::read_to_string(recorded().join("chain.json")).expect("chain.json");
+        let index = std::fs::read_to_string(from.join("chain.json")).expect("chain.json");
         let mut index: Json = serde_json::from_str(&index).expect("JSON");
         let all = index["migrations"].as_array_mut().expect("a list");
         all.truncate(migrations);
         for entry in all.iter() {
             let file = entry["file"].as_str().expect("a name");
-            std::fs::copy(recorded().join(file), to.join(file)).expect("copied");
+            std::fs::copy(from.join(file), to.join(file)).expect("copied");
         }
         std::fs::write(to.join("chain.json"), index.to_string()).expect("written");
         version

@@ -1,0 +1,155 @@
+//! The entities of linchpin-auth migrate with those of the app.
+//!
+//! The folder `auth` has two recorded migrations of older forms of its entities. They are never
+//! recorded anew: a change of the entities that cannot take over these databases fails here.
+
+use std::collections::BTreeMap;
+
+use example_support::client::Client;
+use linchpin::Value;
+use linchpin::schema::Snapshot;
+use serde_json::{Value as Json, json};
+
+use crate::rows::{Database, Record};
+use crate::sqlite;
+use crate::version::Version;
+use example_support::markdown::root;
+
+/// The version whose program serves. Its entities are those of the recorded migrations, but for
+/// those of linchpin-auth.
+const VERSION: usize = 10;
+/// The entity of which no older database has a record.
+const LATER: &str = "auth_provider_links";
+/// The fields that were renamed: the entity, the older name and the present one.
+const RENAMED: [(&str, &str, &str); 2] = [
+    ("auth_sessions", "seed", "family_seed"),
+    ("auth_users", "verified_at", "proved_at"),
+];
+
+/// A database of the first form comes to the present one, over the second, in one run. Its accounts
+/// sign in.
+pub fn two_releases_at_once(url: &str) {
+    let folder = root().join("examples/tasks/tests/history/auth");
+    let old = snapshot(&folder.join("0001_older_release.json"));
+    let first = Version::from(VERSION, (&folder, 1), url);
+    let present = Version::from(VERSION, (&folder, 2), url);
+    present.done("record present_release");
+    let head = snapshot(&present.migrations().join("0003_present_release.json"));
+    let database = Database::new(url);
+    database.install(&first.migrations());
+
+    // The records of an account that registered, in the older form, and one more in each table.
+    let (email, password) = ("alice@example.com", "violet-otter-91-lamp");
+    let account = json!({ "email": email, "password": password });
+    for (entity, records) in registered(&account) {
+        for record in &records {
+            if old.entities.contains_key(&entity) {
+                database.insert(&old, &entity, &older(&entity, record.clone()));
+            }
+        }
+    }
+    database.fill(&old, &["auth_data_key_uses"]);
+    let before = records(&database, &old);
+    assert!(before["auth_users"].len() == 2 && before["auth_sessions"].len() == 2);
+
+    present.is_refused();
+    let plan = present.done("plan");
+    let migrations = plan["migrations"].as_array().expect("a list");
+    let numbers: Vec<&Json> = migrations.iter().map(|one| &one["seq"]).collect();
+    assert_eq!(numbers, [2, 3], "{plan:#}");
+    present.refused("apply", 4, "approval_required");
+    present.is_refused();
+    assert_eq!(records(&database, &old), before);
+
+    present.done(&format!("apply{}", present.approval()));
+    present.done("verify");
+    present.done("plan --check");
+    let after = records(&database, &head);
+    for (entity, records) in &after {
+        let expected = before.get(entity).cloned().unwrap_or_default();
+        let expected: Vec<Record> = expected
+            .into_iter()
+            .map(|record| migrated(entity, record, &head))
+            .collect();
+        assert_eq!(records, &expected, "{entity}");
+    }
+
+    let server = present.serve();
+    let client = Client::anonymous(&server);
+    let wrong = json!({ "email": email, "password": "amber-walrus-17-dune" });
+    assert_eq!(client.send("POST", "/auth/login", wrong).status, 401);
+    let login = client.send("POST", "/auth/login", account.clone());
+    assert_eq!(login.status, 200, "{login:?}");
+    let alice = client.bearer(login.body["token"].as_str().expect("a token"));
+    let sessions = alice.ask("GET", "/auth/sessions", "");
+    assert_eq!(sessions.status, 200, "{sessions:?}");
+    // The session of the older binary is still there.
+    assert_eq!(
+        sessions.body["sessions"].as_array().map(Vec::len),
+        Some(2),
+        "{sessions:?}"
+    );
+    let again = client.send("POST", "/auth/register", account);
+    assert_eq!(again.status, 409, "{again:?}");
+    server.stop();
+}
+
+fn snapshot(file: &std::path::Path) -> Snapshot {
+    let text = std::fs::read_to_string(file).expect("a file");
+    let migration: Json = serde_json::from_str(&text).expect("JSON");
+    serde_json::from_value(migration["snapshot"].clone()).expect("a snapshot")
+}
+
+/// All records that linchpin-auth writes when an account registers, by entity, in the present form.
+fn registered(account: &Json) -> BTreeMap<String, Vec<Record>> {
+    let folder = tempfile::tempdir().expect("a folder");
+    let url = sqlite(&folder);
+    let version = Version::new(VERSION, &url);
+    version.done("apply");
+    let server = version.serve();
+    let done = Client::anonymous(&server).send("POST", "/auth/register", account.clone());
+    assert_eq!(done.status, 201, "{done:?}");
+    server.stop();
+    let file = crate::recorded().join(crate::file(VERSION));
+    let mut all = records(&Database::new(&url), &snapshot(&file));
+    all.remove("board_tasks");
+    all
+}
+
+fn records(database: &Database, snapshot: &Snapshot) -> BTreeMap<String, Vec<Record>> {
+    let entities = snapshot.entities.keys();
+    entities
+        .map(|entity| (entity.clone(), database.records(snapshot, entity)))
+        .collect()
+}
+
+/// A record in the first form.
+fn older(entity: &str, mut record: Record) -> Record {
+    for (_, older, present) in RENAMED.iter().filter(|one| one.0 == entity) {
+        let value = record.remove(*present).expect("a field");
+        record.insert((*older).to_owned(), value);
+    }
+    if entity == "auth_users" {
+        record.insert("phone".to_owned(), Value::Text("+1".to_owned()));
+    }
+    record
+}
+
+/// A record of the first form as the present form must have it.
+fn migrated(entity: &str, mut record: Record, head: &Snapshot) -> Record {
+    assert_ne!(entity, LATER);
+    for (_, older, present) in RENAMED.iter().filter(|one| one.0 == entity) {
+        let value = record.remove(*older).expect("a field");
+        record.insert((*present).to_owned(), value);
+    }
+    if entity == "auth_users" {
+        record.remove("phone");
+    }
+    for (name, field) in &head.entities[entity].fields {
+        // A new field has its default.
+        let default = field.default.as_ref().map(|_| Value::Int(0));
+        let new = default.unwrap_or(Value::Null);
+        record.entry(name.clone()).or_insert(new);
+    }
+    record
+}
