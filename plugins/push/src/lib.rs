@@ -26,6 +26,8 @@
 //! # }
 //! ```
 
+#[doc(hidden)]
+pub mod __private;
 mod command;
 mod config;
 mod crypto;

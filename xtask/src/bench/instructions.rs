@@ -6,15 +6,15 @@
 
 use std::fmt::Write as _;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::database::Database;
 use super::server::{Server, build, build_driver, in_folder, run_to_end};
 use super::{SERVERS, write};
 
-const FEW: u64 = 1_000;
-const MORE: u64 = 5_000;
+pub(super) const FEW: u64 = 1_000;
+pub(super) const MORE: u64 = 5_000;
 /// The number of counts for a load that seems to exceed its budget. The grouping of requests in a
 /// read or a wake-up is random, more so on a busy machine; additional work of a change is in each
 /// count.
@@ -43,7 +43,7 @@ const EVENTS: [(&str, &str, f64); 3] = [
 /// Counts all servers and prints the table; fails if the generated one exceeds a budget.
 pub(super) fn run(into_readme: bool) -> Result<(), String> {
     valgrind()?;
-    let bin = build(&[], false)?;
+    let bin = build(&[], None)?;
     let loads: Vec<&str> = LOADS.iter().map(|(load, ..)| *load).collect();
     let (counts, with_events) = in_folder(|folder| {
         let counts = SERVERS
@@ -90,7 +90,7 @@ pub(super) fn run(into_readme: bool) -> Result<(), String> {
 /// link is necessary.
 pub(crate) fn gate() -> Result<(), String> {
     valgrind()?;
-    let (server, driver) = (build(&["bench-generated"], false)?, build_driver()?);
+    let (server, driver) = (build(&["bench-generated"], None)?, build_driver()?);
     let gated: Vec<_> = LOADS
         .iter()
         .filter_map(|(load, name, most)| Some((*load, *name, (*most)?)))
@@ -127,7 +127,7 @@ pub(crate) fn gate() -> Result<(), String> {
 
 /// Builds the programs for [`gate`], so that they compile while other steps wait.
 pub(crate) fn build_gated() -> Result<(), String> {
-    build(&["bench-generated"], false)?;
+    build(&["bench-generated"], None)?;
     build_driver().map(drop)
 }
 
@@ -193,23 +193,46 @@ fn total(
     requests: u64,
 ) -> Result<u64, String> {
     let url = database.fresh(server)?;
-    let out = folder.join("callgrind.out");
-    let _ = fs::remove_file(&out);
-    let mut command = Command::new("valgrind");
-    command
-        .args(["--tool=callgrind", "--quiet"])
-        .arg(format!("--callgrind-out-file={}", out.display()));
+    let mut command = valgrind_with(folder);
     command.arg(bin.join(format!("bench-{server}")));
     if let Some(events) = events {
         command.env("BENCH_EVENTS", events);
     }
-    let running = Server::start(command, &url)?;
-    run_to_end(Command::new(bin.join("bench-driver")).args([
-        "count",
-        &running.port.to_string(),
-        load,
-        &requests.to_string(),
-    ]))?;
+    counted(folder, command, &url, |port| {
+        run_to_end(Command::new(bin.join("bench-driver")).args([
+            "count",
+            port,
+            load,
+            &requests.to_string(),
+        ]))
+    })
+}
+
+fn counts_file(folder: &Path) -> PathBuf {
+    folder.join("callgrind.out")
+}
+
+/// Callgrind, which lacks the program yet.
+pub(super) fn valgrind_with(folder: &Path) -> Command {
+    let mut command = Command::new("valgrind");
+    let out = counts_file(folder);
+    command
+        .args(["--tool=callgrind", "--quiet"])
+        .arg(format!("--callgrind-out-file={}", out.display()));
+    command
+}
+
+/// All instructions of a server under callgrind, which gets this load at its port.
+pub(super) fn counted(
+    folder: &Path,
+    command: Command,
+    url: &str,
+    load: impl FnOnce(&str) -> Result<(), String>,
+) -> Result<u64, String> {
+    let out = counts_file(folder);
+    let _ = fs::remove_file(&out);
+    let running = Server::start(command, url)?;
+    load(&running.port.to_string())?;
     running.stop()?;
     let text = fs::read_to_string(&out).map_err(|e| format!("callgrind left no counts: {e}"))?;
     summary(&text).ok_or_else(|| "callgrind's counts cannot be read".to_owned())
@@ -252,7 +275,7 @@ fn table(counts: &[Vec<u64>]) -> String {
 }
 
 /// Makes sure that valgrind is installed; installs it if possible.
-fn valgrind() -> Result<(), String> {
+pub(super) fn valgrind() -> Result<(), String> {
     let there = || {
         Command::new("valgrind")
             .arg("--version")

@@ -114,7 +114,7 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
         rounds,
         seconds,
     };
-    let bin = build(&[], postgres)?;
+    let bin = build(&[], postgres.then_some("postgres"))?;
     let table = in_folder(|folder| {
         let database = if postgres {
             Database::Postgres(Cluster::start(folder)?)

@@ -7,11 +7,12 @@ mod database;
 mod instructions;
 mod load;
 mod server;
+mod webhooks;
 
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 pub(crate) use instructions::{build_gated, gate};
 
@@ -36,6 +37,8 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
             &["--features", "auth", "--bin", "bench-auth"],
             asked("--write"),
         )
+    } else if asked("--webhooks") {
+        webhooks::run(asked("--write"))
     } else if asked("--large") && asked("--postgres") {
         server::in_folder(|folder| {
             let cluster = Cluster::start(folder)?;
@@ -59,13 +62,23 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
 /// Runs a program that measures and prints by itself. Its output is shown immediately, and also
 /// kept if requested, even if a limit is exceeded.
 fn measured(name: &str, bin: &[&str], keep: bool) -> Result<(), String> {
-    let failed = |e: std::io::Error| format!("{name}: {e}");
     let mut cargo = crate::cargo(&["run", "--release", "--package", "linchpin-benches"]);
-    let mut child = cargo
-        .args(bin)
-        .stdout(Stdio::piped())
-        .spawn()
-        .map_err(failed)?;
+    cargo.args(bin);
+    let (kept, succeeded) = shown(name, &mut cargo)?;
+    if keep {
+        // Its headings are one level below the heading of the section.
+        write(
+            name,
+            &format!("One run.\n\n{}", kept.trim().replace("## ", "### ")),
+        )?;
+    }
+    succeeded
+}
+
+/// Runs a program, shows its output immediately, and returns it; also whether it succeeded.
+fn shown(name: &str, command: &mut Command) -> Result<(String, Result<(), String>), String> {
+    let failed = |e: std::io::Error| format!("{name}: {e}");
+    let mut child = command.stdout(Stdio::piped()).spawn().map_err(failed)?;
     let mut kept = String::new();
     for line in child
         .stdout
@@ -79,18 +92,12 @@ fn measured(name: &str, bin: &[&str], keep: bool) -> Result<(), String> {
         kept.push('\n');
     }
     let status = child.wait().map_err(failed)?;
-    if keep {
-        // Its headings are one level below the heading of the section.
-        write(
-            name,
-            &format!("One run.\n\n{}", kept.trim().replace("## ", "### ")),
-        )?;
-    }
-    if status.success() {
+    let succeeded = if status.success() {
         Ok(())
     } else {
         Err(format!("{name} failed ({status})"))
-    }
+    };
+    Ok((kept, succeeded))
 }
 
 /// Puts a table between its markers in `benches/README.md`.

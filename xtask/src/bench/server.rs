@@ -9,13 +9,13 @@ use std::time::{Duration, Instant};
 use crate::steps::target;
 
 /// Builds the benchmark programs in release mode; all of them, or the named ones.
-pub(super) fn build(only: &[&str], postgres: bool) -> Result<PathBuf, String> {
+pub(super) fn build(only: &[&str], feature: Option<&str>) -> Result<PathBuf, String> {
     let mut command = crate::cargo(&["build", "--release", "--package", "linchpin-benches"]);
     for name in only {
         command.args(["--bin", name]);
     }
-    if postgres {
-        command.args(["--features", "postgres"]);
+    if let Some(feature) = feature {
+        command.args(["--features", feature]);
     }
     crate::step("release build", command)?;
     Ok(target().join("release"))

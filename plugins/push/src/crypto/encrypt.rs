@@ -20,7 +20,7 @@ pub(crate) const MOST: usize = 3_993;
 
 /// Why the keys of a browser are refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum WrongKey {
+pub enum WrongKey {
     /// `p256dh` is not an uncompressed point on P-256.
     Point,
     /// `auth` does not have 16 bytes.
@@ -28,7 +28,7 @@ pub(crate) enum WrongKey {
 }
 
 /// The keys of a browser, to which messages are encrypted.
-pub(crate) struct Receiver {
+pub struct Receiver {
     point: [u8; POINT],
     parsed: ParsedPublicKey,
     secret: Zeroizing<[u8; SECRET]>,
@@ -39,7 +39,7 @@ impl Receiver {
     ///
     /// # Errors
     /// The first key that is wrong.
-    pub(crate) fn new(p256dh: &[u8], auth: &[u8]) -> std::result::Result<Self, WrongKey> {
+    pub fn new(p256dh: &[u8], auth: &[u8]) -> std::result::Result<Self, WrongKey> {
         let point: [u8; POINT] = p256dh.try_into().map_err(|_| WrongKey::Point)?;
         // Other forms of a key, such as a compressed point, have another first byte.
         if point[0] != 4 {
@@ -81,7 +81,7 @@ fn derive<const N: usize>(salt: &[u8], key: &[u8], info: &[&[u8]]) -> Result<Zer
 ///
 /// # Errors
 /// `internal` if the system has no random numbers.
-pub(crate) fn encrypt(receiver: &Receiver, message: &[u8]) -> Result<Option<Vec<u8>>> {
+pub fn encrypt(receiver: &Receiver, message: &[u8]) -> Result<Option<Vec<u8>>> {
     let Some(length) = LENGTHS.into_iter().find(|most| message.len() <= *most) else {
         return Ok(None);
     };

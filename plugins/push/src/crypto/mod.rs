@@ -3,7 +3,7 @@
 mod encrypt;
 mod vapid;
 
-pub(crate) use encrypt::{Receiver, WrongKey, encrypt};
+pub use encrypt::{Receiver, WrongKey, encrypt};
 pub(crate) use vapid::{Tokens, is_subject};
 pub use vapid::{VapidKey, VapidKeyError};
 

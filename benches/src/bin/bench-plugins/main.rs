@@ -1,0 +1,59 @@
+//! Benchmarks of the plugins: webhooks and web push.
+//!
+//! `cargo xtask bench --webhooks` builds and runs it: `bench-plugins webhooks` prints the rows of a
+//! table and exits with 1 if a bound is exceeded. The other modes are processes that it, or xtask,
+//! starts beside itself.
+#![allow(missing_docs)] // a program
+
+#[allow(dead_code)] // a list of it is for the tests of the runtime
+#[path = "../../../../runtime/tests/support/around.rs"]
+mod around;
+#[path = "../../generated/posts.rs"]
+mod posts;
+mod push;
+mod receiver;
+mod table;
+mod webhooks;
+
+use std::path::Path;
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
+
+fn main() -> Outcome<()> {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()?;
+    match args[..] {
+        ["receiver"] => receiver::run(),
+        ["webhooks"] => {
+            let folder = std::env::temp_dir().join(format!("bench-plugins-{}", std::process::id()));
+            std::fs::create_dir(&folder)?;
+            let failed = runtime.block_on(webhooks::measure(&folder));
+            std::fs::remove_dir_all(&folder)?;
+            let mut failed = failed?;
+            failed.extend(push::measure()?);
+            if failed.is_empty() {
+                Ok(())
+            } else {
+                Err(format!("beyond the bound: {}", failed.join(", ")).into())
+            }
+        }
+        ["webhooks-seed", file] => runtime.block_on(webhooks::seed(Path::new(file))),
+        ["webhooks-server", port, url] => {
+            runtime.block_on(webhooks::serve(port.parse()?, url, true))
+        }
+        ["events-server", port, url] => {
+            runtime.block_on(webhooks::serve(port.parse()?, url, false))
+        }
+        ["webhooks-wait", file, messages] => {
+            webhooks::until_taken(Path::new(file), messages.parse()?)
+        }
+        _ => Err("usage: bench-plugins webhooks".into()),
+    }
+}

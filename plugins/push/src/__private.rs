@@ -1,0 +1,3 @@
+//! What benchmarks measure. No promise to users: anything here may change in a patch release.
+
+pub use crate::crypto::{Receiver, encrypt};
