@@ -52,7 +52,9 @@ pub async fn adopt(
     let plan = plan(store, session, &installed, (chain, declared)).await?;
     approved(&plan, store.dialect(), options)?;
     if plan.needs_approval() && options.backup {
+        fault::point("adopt", "before-backup");
         session.back_up(plan.to.0).await?;
+        fault::point("adopt", "after-backup");
     }
     let mut pause = apply::PAUSE;
     for attempt in 1.. {
@@ -380,6 +382,7 @@ async fn write(
         if let Work::Schema(action) = &step.work {
             session.perform(action, &tables).await?;
         }
+        fault::point(&step.id, "after-action");
         step.apply(&mut tables);
     }
     // Another process may have changed a table since the plan was made.

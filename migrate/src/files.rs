@@ -184,8 +184,7 @@ fn is_document(name: &str) -> bool {
 fn write_whole(path: &Path, text: &str) -> io::Result<()> {
     let file = path.file_name().unwrap_or_default().to_string_lossy();
     let temporary = path.with_file_name(format!(".{file}.{}", std::process::id()));
-    // A process that was killed may have left one.
-    let _ = fs::remove_file(&temporary);
+    remove_temporary(path, &file);
     let written = OpenOptions::new()
         .write(true)
         .create_new(true)
@@ -195,6 +194,7 @@ fn write_whole(path: &Path, text: &str) -> io::Result<()> {
             target.sync_all()
         })
         .and_then(|()| {
+            fault::point(&file, "file:before-rename");
             before_rename();
             fs::rename(&temporary, path)
         });
@@ -213,7 +213,24 @@ fn write_whole(path: &Path, text: &str) -> io::Result<()> {
             let _ = folder.sync_all();
         }
     }
+    fault::point(&file, "file:after-rename");
     Ok(())
+}
+
+/// Removes the temporary files that processes have left which were killed while they wrote a file.
+fn remove_temporary(path: &Path, file: &str) {
+    let folder = match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    };
+    let prefix = format!(".{file}.");
+    // Without the list, only the file of an equal process number would be in the way.
+    for name in list(folder).unwrap_or_default() {
+        let number = name.strip_prefix(&prefix);
+        if number.is_some_and(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit())) {
+            let _ = fs::remove_file(folder.join(name));
+        }
+    }
 }
 
 /// The point of time between writing a file and renaming it.

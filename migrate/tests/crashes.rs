@@ -22,6 +22,9 @@ use serde_json::json;
 
 use crate::support::{App, Db, Link, index, snapshot};
 
+#[path = "crashes/commands.rs"]
+mod commands;
+
 #[path = "engine/support.rs"]
 #[allow(dead_code)] // each program uses its part of it
 mod support;
@@ -201,8 +204,12 @@ fn app(scenario: &str) -> App {
 #[ignore = "the other tests start it"]
 async fn child() {
     let Ok(url) = std::env::var(URL) else { return };
+    let scenario = std::env::var(SCENARIO).expect("a scenario");
+    if let Some(command) = commands::Command::of(&scenario) {
+        return command.run(&url).await;
+    }
     let db = Db::of(&url);
-    let app = app(&std::env::var(SCENARIO).expect("a scenario"));
+    let app = app(&scenario);
     let options = Options {
         approve: db.digest(&app).await,
         backup: false,
@@ -223,17 +230,24 @@ async fn child() {
 
 /// Runs the process, with a fault or without one. Returns its end and what it printed.
 fn run(db: &Db, scenario: &str, fault: Option<&str>) -> (ExitStatus, String) {
+    run_on(&db.url, scenario, fault)
+}
+
+/// As [`run`], with the URL of a database, or with a folder.
+fn run_on(url: &str, scenario: &str, fault: Option<&str>) -> (ExitStatus, String) {
     let mut command = Command::new(std::env::current_exe().expect("this program"));
     command
         .args(["--exact", "child", "--ignored", "--nocapture"])
-        .env(URL, &db.url)
+        .env(URL, url)
         .env(SCENARIO, scenario)
         .stdin(Stdio::null());
     match fault {
         Some(fault) => command.env("LINCHPIN_FAULT", fault),
         None => command.env_remove("LINCHPIN_FAULT"),
     };
-    let output = command.output().expect("a process");
+    let output = command
+        .output()
+        .unwrap_or_else(|error| panic!("{scenario}: {error}"));
     let text = format!(
         "{}{}",
         String::from_utf8_lossy(&output.stdout),
@@ -423,6 +437,11 @@ async fn a_killed_installation_leaves_nothing_or_all(db: Db) {
     assert_eq!(db.ledger().await.expect("a ledger").seq, 1);
 }
 
+#[test]
+fn a_killed_recording_is_repeated() {
+    commands::a_killed_recording_is_repeated();
+}
+
 mod sqlite {
     use super::Db;
 
@@ -439,6 +458,16 @@ mod sqlite {
     #[tokio::test]
     async fn a_killed_installation_leaves_nothing_or_all() {
         super::a_killed_installation_leaves_nothing_or_all(Db::sqlite()).await;
+    }
+
+    #[tokio::test]
+    async fn a_killed_rollback_is_continued() {
+        super::commands::a_killed_rollback_is_continued(Db::sqlite).await;
+    }
+
+    #[tokio::test]
+    async fn a_killed_adoption_changes_nothing_or_all() {
+        super::commands::a_killed_adoption_changes_nothing_or_all(Db::sqlite).await;
     }
 }
 
@@ -458,5 +487,15 @@ mod postgres {
     #[tokio::test]
     async fn a_killed_installation_leaves_nothing_or_all() {
         super::a_killed_installation_leaves_nothing_or_all(Db::postgres()).await;
+    }
+
+    #[tokio::test]
+    async fn a_killed_rollback_is_continued() {
+        super::commands::a_killed_rollback_is_continued(Db::postgres).await;
+    }
+
+    #[tokio::test]
+    async fn a_killed_adoption_changes_nothing_or_all() {
+        super::commands::a_killed_adoption_changes_nothing_or_all(Db::postgres).await;
     }
 }

@@ -287,7 +287,9 @@ fn refuse_closed(ledger: &Ledger, planned: &Planned) -> Result<(), Refusal> {
                 planned.name
             )));
         }
-        if !planned.steps.iter().any(|step| run(&step)) {
+        // The ledger of a new database has the steps of its first migration.
+        let is_first = ledger.migrations.range(..seq).next().is_none();
+        if is_first || !planned.steps.iter().any(|step| run(&step)) {
             return Err(closed(format!(
                 "migration {seq} `{}` cannot be undone: the database was created with it",
                 planned.name

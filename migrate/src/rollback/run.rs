@@ -12,6 +12,7 @@ use super::{Rollback, Undo};
 use crate::apply::{Failure, Options, hold, lock, with_jitter};
 use crate::check::Check;
 use crate::error::{Exit, Refusal};
+use crate::fault;
 use crate::ledger::{Installed, Ledger, MigrationState, Runner, StepState};
 
 /// How often an action that needs a lock is tried.
@@ -136,7 +137,7 @@ async fn begin(
         Ok(runner)
     }
     .await;
-    finish(session, outcome).await
+    finish(session, outcome, "begin").await
 }
 
 /// Records that the migration is undone.
@@ -165,17 +166,20 @@ async fn end(
         runner.names(session, &names).await
     }
     .await;
-    finish(session, outcome).await
+    finish(session, outcome, "end").await
 }
 
 /// Commits if the work succeeded, else rolls back.
 async fn finish<T>(
     session: &mut dyn SchemaSession,
     outcome: Result<T, SchemaError>,
+    part: &str,
 ) -> Result<T, Refusal> {
     match outcome {
         Ok(value) => {
+            fault::point("rollback", &format!("{part}:before-commit"));
             session.commit().await?;
+            fault::point("rollback", &format!("{part}:after-commit"));
             Ok(value)
         }
         Err(error) => {
@@ -223,6 +227,8 @@ async fn attempt_once(
 ) -> Result<(), Failure> {
     let mut tables = undo.tables.clone();
     let after = undo.after();
+    let point = |place: &str| fault::point(&undo.step, &format!("undo:{place}"));
+    point("before");
     let alone = undo
         .actions
         .iter()
@@ -231,10 +237,12 @@ async fn attempt_once(
         session.begin(TransactionMode::Write).await?;
     }
     hold(session, dialect, &undo.before, &undo.tables).await?;
+    point("after-preconditions");
     for action in &undo.actions {
         session.perform(action, &tables).await?;
         action.apply(&mut tables);
     }
+    point("after-action");
     let touched = undo.actions.last().map(|action| action.table().to_owned());
     let matches: Vec<Check> = touched
         .filter(|table| after.contains_key(table))
@@ -242,11 +250,15 @@ async fn attempt_once(
         .into_iter()
         .collect();
     hold(session, dialect, &matches, &after).await?;
+    point("after-verification");
     if alone {
         session.begin(TransactionMode::Write).await?;
     }
     runner
         .finish(session, &undo.step, StepState::Pending, (None, None))
         .await?;
-    Ok(session.commit().await?)
+    point("before-commit");
+    session.commit().await?;
+    point("after-done");
+    Ok(())
 }
