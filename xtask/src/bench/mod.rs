@@ -39,6 +39,14 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
         )
     } else if asked("--webhooks") {
         webhooks::run(asked("--write"))
+    } else if asked("--realtime") {
+        let bin = server::build(&["bench-plugins"], Some("plugins"))?;
+        let mut program = Command::new(bin.join("bench-plugins"));
+        let (table, succeeded) = shown("realtime", program.arg("realtime"))?;
+        if asked("--write") {
+            write("realtime", &format!("One run.\n\n{}", table.trim()))?;
+        }
+        succeeded
     } else if asked("--large") && asked("--postgres") {
         server::in_folder(|folder| {
             let cluster = Cluster::start(folder)?;

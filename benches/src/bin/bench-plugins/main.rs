@@ -1,8 +1,8 @@
-//! Benchmarks of the plugins: webhooks and web push.
+//! Benchmarks of the plugins: webhooks, web push and realtime.
 //!
-//! `cargo xtask bench --webhooks` builds and runs it: `bench-plugins webhooks` prints the rows of a
-//! table and exits with 1 if a bound is exceeded. The other modes are processes that it, or xtask,
-//! starts beside itself.
+//! `cargo xtask bench --webhooks` and `--realtime` build and run it: `bench-plugins webhooks` prints
+//! the rows of a table and exits with 1 if a bound is exceeded. The other modes are processes that
+//! it, or xtask, starts beside itself.
 #![allow(missing_docs)] // a program
 
 #[allow(dead_code)] // a list of it is for the tests of the runtime
@@ -11,6 +11,7 @@ mod around;
 #[path = "../../generated/posts.rs"]
 mod posts;
 mod push;
+mod realtime;
 mod receiver;
 mod table;
 mod webhooks;
@@ -38,12 +39,14 @@ fn main() -> Outcome<()> {
             std::fs::remove_dir_all(&folder)?;
             let mut failed = failed?;
             failed.extend(push::measure()?);
-            if failed.is_empty() {
-                Ok(())
-            } else {
-                Err(format!("beyond the bound: {}", failed.join(", ")).into())
-            }
+            held(&failed)
         }
+        ["realtime"] => held(&realtime::measure()?),
+        [
+            name @ ("realtime-server" | "broadcast-server" | "fan-out-server"),
+            port,
+            url,
+        ] => runtime.block_on(realtime::serve(name, port.parse()?, url)),
         ["webhooks-seed", file] => runtime.block_on(webhooks::seed(Path::new(file))),
         ["webhooks-server", port, url] => {
             runtime.block_on(webhooks::serve(port.parse()?, url, true))
@@ -54,6 +57,14 @@ fn main() -> Outcome<()> {
         ["webhooks-wait", file, messages] => {
             webhooks::until_taken(Path::new(file), messages.parse()?)
         }
-        _ => Err("usage: bench-plugins webhooks".into()),
+        _ => Err("usage: bench-plugins webhooks | bench-plugins realtime".into()),
+    }
+}
+
+fn held(failed: &[&str]) -> Outcome<()> {
+    if failed.is_empty() {
+        Ok(())
+    } else {
+        Err(format!("beyond the bound: {}", failed.join(", ")).into())
     }
 }

@@ -1,0 +1,155 @@
+//! The servers: ours, axum with tokio's broadcast, and one by hand that frames each message once.
+//!
+//! Each creates a post by `POST /posts` and changes it by `PATCH /posts/{id}`, which sends a frame
+//! to each socket at `/__ws`.
+
+use std::time::Duration;
+
+use axum::body::{Body, Bytes};
+use axum::extract::{Request, State};
+use axum::http::{Response, header};
+use axum::routing::{get, patch, post};
+use futures_util::SinkExt as _;
+use hyper_util::rt::TokioIo;
+use linchpin::prelude::*;
+use linchpin::{Config, Durability};
+use linchpin_benches::SECRET;
+use linchpin_realtime::channel::Declared;
+use linchpin_realtime::connection::Limits;
+use linchpin_realtime::{Realtime, channel};
+use tokio::io::AsyncWriteExt as _;
+use tokio::sync::broadcast;
+use tokio_tungstenite::WebSocketStream;
+use tokio_tungstenite::tungstenite::protocol::Role;
+use tokio_tungstenite::tungstenite::{Message, Utf8Bytes};
+
+use crate::Outcome;
+use crate::posts::{POSTS, Post};
+
+/// The changes of one post.
+#[channel(of = Post, name = "live")]
+pub enum PostLive {
+    #[on(Post::updated)]
+    Post(Post),
+}
+
+pub(crate) async fn serve(name: &str, port: u16, url: &str) -> Outcome<()> {
+    match name {
+        "realtime-server" => ours(port, url).await,
+        "broadcast-server" => by_hand(port, false).await,
+        _ => by_hand(port, true).await,
+    }
+}
+
+async fn ours(port: u16, url: &str) -> Outcome<()> {
+    let config = Config::new()
+        .port(port)
+        .signing_secret(SECRET)
+        .database(url)
+        .durability(Durability::Full);
+    let realtime = Realtime::new(Declared::default().channel::<PostLive>()).configure(|config| {
+        config.drain = Duration::ZERO;
+        config.limits = Limits {
+            connections_per_user: 100_000,
+            connections_per_address: 100_000,
+            connections_per_node: 100_000,
+            handshakes_per_minute: 1_000_000,
+            subscribes_per_minute: 1_000_000,
+            // No ping during a measurement.
+            heartbeat: Duration::from_mins(5),
+            ..Limits::default()
+        };
+    });
+    let app = App::new(config)
+        .plugin(JwtAuth::new())
+        .plugin(realtime)
+        .package(&POSTS);
+    Ok(app.serve().await?)
+}
+
+/// What a server by hand sends: a text, and the bytes of its frame.
+#[derive(Clone)]
+struct Sent {
+    text: Utf8Bytes,
+    frame: Bytes,
+}
+
+#[derive(Clone)]
+struct Shared {
+    sender: broadcast::Sender<Sent>,
+    /// Whether a socket writes the bytes as they are, without `tungstenite`.
+    framed: bool,
+}
+
+async fn by_hand(port: u16, framed: bool) -> Outcome<()> {
+    let (sender, _) = broadcast::channel(1_024);
+    let router = axum::Router::new()
+        .route("/posts", post(async || r#"{"id":"a"}"#))
+        .route("/posts/{id}", patch(change))
+        .route("/__ws", get(upgrade))
+        .with_state(Shared { sender, framed });
+    let listener = tokio::net::TcpListener::bind(("127.0.0.1", port)).await?;
+    Ok(axum::serve(listener, router).await?)
+}
+
+/// Sends a frame as ours has it: the record, with the event around it.
+async fn change(State(shared): State<Shared>, body: Bytes) -> &'static str {
+    let changed = String::from_utf8_lossy(&body);
+    let text = format!(
+        r#"{{"event":"posts.updated","room":"posts:a:live","offset":1,"id":"018f0000-0000-7000-8000-000000000000","at":"2026-01-01T00:00:00.000Z","payload":{{"id":"018f0000-0000-7000-8000-000000000000","slug":"slug","title":"The title","status":"draft","views":0,"authorId":"author","createdAt":"2026-01-01T00:00:00.000Z","changed":{changed}}}}}"#
+    );
+    // Longer than 125 bytes, and shorter than 65,536.
+    let mut frame = vec![0x81, 126];
+    frame.extend_from_slice(&u16::try_from(text.len()).unwrap_or(u16::MAX).to_be_bytes());
+    frame.extend_from_slice(text.as_bytes());
+    // Nobody listens before the first socket.
+    let _ = shared.sender.send(Sent {
+        text: text.into(),
+        frame: frame.into(),
+    });
+    "{}"
+}
+
+async fn upgrade(State(shared): State<Shared>, mut request: Request) -> Response<Body> {
+    let upgraded = hyper::upgrade::on(&mut request);
+    let mut messages = shared.sender.subscribe();
+    tokio::spawn(async move {
+        let Ok(upgraded) = upgraded.await else { return };
+        let mut io = TokioIo::new(upgraded);
+        if shared.framed {
+            while let Some(sent) = next(&mut messages).await {
+                if io.write_all(&sent.frame).await.is_err() {
+                    return;
+                }
+            }
+            return;
+        }
+        let mut socket = WebSocketStream::from_raw_socket(io, Role::Server, None).await;
+        while let Some(sent) = next(&mut messages).await {
+            if socket.send(Message::Text(sent.text)).await.is_err() {
+                return;
+            }
+        }
+    });
+    // The driver does not check the key.
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = axum::http::StatusCode::SWITCHING_PROTOCOLS;
+    for (name, value) in [
+        (header::CONNECTION, "upgrade"),
+        (header::UPGRADE, "websocket"),
+    ] {
+        let value = axum::http::HeaderValue::from_static(value);
+        response.headers_mut().insert(name, value);
+    }
+    response
+}
+
+async fn next(messages: &mut broadcast::Receiver<Sent>) -> Option<Sent> {
+    loop {
+        match messages.recv().await {
+            Ok(sent) => return Some(sent),
+            Err(broadcast::error::RecvError::Lagged(_)) => {}
+            Err(broadcast::error::RecvError::Closed) => return None,
+        }
+    }
+}
