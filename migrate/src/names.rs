@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use linchpin_core::schema::{
     Column, ColumnKind, EntitySnapshot, FieldSnapshot, Snapshot, Table, Tables,
 };
-use linchpin_core::store::{Filler, Names, TableNames};
+use linchpin_core::store::{Filler, Names, Pending, TableNames};
 use linchpin_core::{Timestamp, Value};
 
 use crate::pairs::{self, EntityPair, FieldPair};
@@ -61,9 +61,7 @@ fn of_table(entity: &EntitySnapshot, trails: &Trails, real: &Table) -> TableName
         if column.name != field.column {
             names.columns.insert(name.clone(), column.name.clone());
         }
-        if refuses(column, field) {
-            names.pending.push(column.name.clone());
-        }
+        names.pending.extend(pending(column, field));
     }
     let left = real.columns.iter();
     let left = left.filter(|column| !used.contains(column.name.as_str()));
@@ -71,16 +69,22 @@ fn of_table(entity: &EntitySnapshot, trails: &Trails, real: &Table) -> TableName
     names
 }
 
-/// Whether the constraint of a column still refuses values that the declaration allows.
-fn refuses(column: &Column, field: &FieldSnapshot) -> bool {
-    let null = field.optional && !column.optional;
-    let value = match (&column.kind, field.column_kind()) {
+/// The values that a column takes, if its constraint still refuses values that the declaration
+/// allows.
+fn pending(column: &Column, field: &FieldSnapshot) -> Option<Pending> {
+    let refuses_null = field.optional && !column.optional;
+    let values = match (&column.kind, field.column_kind()) {
         (ColumnKind::Enum(accepted), ColumnKind::Enum(declared)) => {
-            declared.iter().any(|value| !accepted.contains(value))
+            let refuses = declared.iter().any(|value| !accepted.contains(value));
+            refuses.then(|| accepted.clone())
         }
-        _ => false,
+        _ => None,
     };
-    null || value
+    (refuses_null || values.is_some()).then(|| Pending {
+        column: column.name.clone(),
+        null: column.optional,
+        values,
+    })
 }
 
 /// The value of a column that no field has, in new records; `None` if the database has one.
@@ -276,6 +280,14 @@ mod tests {
         let before = snapshot("posts", &[], field(json!(["a"]), false));
         let after = snapshot("posts", &[], field(json!(["a", "b"]), true));
         let found = names(1, &[&before], &after, &before.tables());
-        assert_eq!(found.tables["posts"].pending, ["kind", "note"]);
+        let pending = |column: &str, values: Option<&str>| Pending {
+            column: column.to_owned(),
+            null: false,
+            values: values.map(|value| vec![value.to_owned()]),
+        };
+        assert_eq!(
+            found.tables["posts"].pending,
+            [pending("kind", Some("a")), pending("note", None)]
+        );
     }
 }

@@ -47,9 +47,20 @@ pub struct TableNames {
     /// The values of columns that no field has any more. A new record needs them until the column
     /// is dropped.
     pub fillers: Vec<Filler>,
-    /// The columns, under their names in the database, whose constraint still refuses values that
-    /// the declaration allows: null, or a new value of an enum.
-    pub pending: Vec<String>,
+    /// The columns whose constraint still refuses values that the declaration allows: null, or a
+    /// new value of an enum.
+    pub pending: Vec<Pending>,
+}
+
+/// A column whose constraint still refuses values that the declaration allows.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Pending {
+    /// The column, under its name in the database.
+    pub column: String,
+    /// Whether it takes null.
+    pub null: bool,
+    /// The values of an enum that it takes; `None` if it takes all.
+    pub values: Option<Vec<String>>,
 }
 
 /// The value of a column that no field has any more, in new records.

@@ -2,6 +2,7 @@
 
 use tokio_postgres::types::Type;
 
+use super::error::PENDING;
 use super::render::{Renderer, direction, literal, quote, type_of_column};
 use linchpin_core::entity::Kind;
 use linchpin_core::filter::{Filter, Source};
@@ -37,7 +38,8 @@ impl Renderer<'_> {
             }
             names.push(self.name(field)?);
             let kind = self.kind(field);
-            values.push(self.parameter(Err(field), kind));
+            let value = self.parameter(Err(field), kind);
+            values.push(self.taken(field, value));
         }
         let naming = self.naming;
         for filler in naming.fillers(self.entity) {
@@ -56,13 +58,40 @@ impl Renderer<'_> {
     pub(super) fn assignments(&mut self, set: &[Assign]) -> Result<String> {
         let mut parts = Vec::with_capacity(set.len());
         for Assign { field, value } in set {
-            parts.push(format!(
-                "{} = {}",
-                self.name(*field)?,
-                self.assigned(*field, value)?
-            ));
+            let value = self.assigned(*field, value)?;
+            let value = self.taken(*field, value);
+            parts.push(format!("{} = {value}", self.name(*field)?));
         }
         Ok(parts.join(", "))
+    }
+
+    /// A value for a column. While the constraint of the column still refuses values that the
+    /// declaration allows, the statement itself fails for them: see [`PENDING`].
+    fn taken(&self, field: usize, value: String) -> String {
+        let column = self.naming.column(self.entity, &self.entity.fields[field]);
+        let Some(pending) = self.naming.pending(self.entity, column) else {
+            return value;
+        };
+        let mut taken = match &pending.values {
+            Some(values) => {
+                let values: Vec<String> = values.iter().map(|value| literal(value)).collect();
+                format!("({value}) IN ({})", values.join(", "))
+            }
+            None => format!("({value}) IS NOT NULL"),
+        };
+        if pending.null {
+            taken = format!("({value}) IS NULL OR {taken}");
+        }
+        // The text depends on the value, else the server would convert it before the condition.
+        let text = format!(
+            "{} || COALESCE(LEFT(CAST({value} AS text), 0), '')",
+            literal(&format!("{PENDING}{column}"))
+        );
+        format!(
+            "CASE WHEN {taken} THEN {value} ELSE CAST(CAST(CAST({text} AS bigint) AS text) AS {}) \
+             END",
+            self.kind(field).name()
+        )
     }
 
     fn assigned(&mut self, field: usize, value: &AssignValue) -> Result<String> {

@@ -188,7 +188,8 @@ pub(super) fn failed(naming: &Naming, entity: &EntityDesc, failure: sqlx::Error)
     }
     let state = db.code().unwrap_or_default();
     let column = own.and_then(PgDatabaseError::column);
-    if error::is_pending(naming, entity, &state, (column, db.constraint())) {
+    let at = (column, db.constraint());
+    if error::is_pending(naming, entity, &state, at, db.message()) {
         return Error::schema_pending(failure);
     }
     if state == "57014" {

@@ -23,7 +23,8 @@ pub(super) fn of(naming: &Naming, entity: &EntityDesc, error: tokio_postgres::Er
             None => Error::internal(error),
         };
     }
-    if is_pending(naming, entity, state.code(), (db.column(), db.constraint())) {
+    let at = (db.column(), db.constraint());
+    if is_pending(naming, entity, state.code(), at, db.message()) {
         return Error::schema_pending(error);
     }
     if *state == SqlState::NUMERIC_VALUE_OUT_OF_RANGE {
@@ -116,15 +117,26 @@ pub(super) fn is_lost(error: &tokio_postgres::Error) -> bool {
     }
 }
 
-/// Whether a constraint refused a value that it allows only after the open migration. `at` is the
+/// The beginning of a text that is no number, which a statement converts in place of a value that
+/// its column does not take yet. The name of the column follows. The server logs a violated
+/// constraint with all values of the row, but of this failure only the text.
+pub(super) const PENDING: &str = "linchpin: schema_pending: ";
+
+/// Whether a value was refused that the column takes only after the open migration. `at` is the
 /// column and the constraint that the server named.
 pub(super) fn is_pending(
     naming: &Naming,
     entity: &EntityDesc,
     state: &str,
     at: (Option<&str>, Option<&str>),
+    message: &str,
 ) -> bool {
     match (state, at) {
+        // The text of `PENDING`.
+        ("22P02", _) => message
+            .split_once(PENDING)
+            .and_then(|(_, rest)| rest.strip_suffix('"'))
+            .is_some_and(|column| naming.is_pending(entity, column)),
         // NOT NULL.
         ("23502", (Some(column), _)) => naming.is_pending(entity, column),
         // CHECK.

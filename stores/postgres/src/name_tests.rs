@@ -12,7 +12,7 @@ use linchpin_conformance::{
 use linchpin_core::Code;
 use linchpin_core::filter::{Filter, Op, Operand, Source};
 use linchpin_core::store::create_tables;
-use linchpin_core::store::{SqlAnswer, SqlQuery, TableNames};
+use linchpin_core::store::{Assign, AssignValue, SqlAnswer, SqlQuery, TableNames};
 
 fn execute(store: &PostgresStore, statements: Vec<String>) -> BoxFuture<'_, Result<()>> {
     Box::pin(async move {
@@ -257,11 +257,90 @@ async fn a_value_that_the_database_does_not_take_yet_is_schema_pending() {
     }
     let mut names = Names::default();
     let mut own = TableNames::new("conformance_things");
-    own.pending.push("status".to_owned());
+    own.pending.push(linchpin_core::store::Pending {
+        column: "status".to_owned(),
+        null: false,
+        values: Some(vec!["draft".to_owned()]),
+    });
     names.tables.insert("conformance_things".to_owned(), own);
     store.set_names(Arc::new(names));
     for status in [Value::Null, new()] {
         assert_eq!(code(with(status).await), Err(Code::SchemaPending));
+    }
+    store.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pending_value_leaves_no_record_in_the_log_of_the_server() {
+    // The log is that of this server alone.
+    let server = server::Server::start();
+    let mut options = PostgresOptions::new(server.url());
+    (options.readers, options.scans, options.writers) = (1, 1, 2);
+    let store = PostgresStore::open(options).expect("a URL that can be used");
+    create_tables(&store, &[&THING]).await.expect("created");
+    let text = |text: &str| Value::Text(text.to_owned());
+    let kept = Operand::One(Source::Value(text("kept")));
+    let update = Plan::Update {
+        filter: Filter::cond(0, Op::Eq, kept),
+        set: vec![Assign {
+            field: 7,
+            value: AssignValue::Set(Source::Arg {
+                index: 0,
+                nullable: true,
+            }),
+        }],
+        pick: None,
+    };
+    let update = store.prepare(&THING, update).expect("a plan");
+    let insert = store.prepare(&THING, Plan::Insert).expect("a plan");
+    let with = |slug: &str, status: Value| {
+        let mut values = thing("refused", slug);
+        values[7] = status;
+        store.run(&insert, values, Rows::count())
+    };
+    let code = |outcome: Result<Rows>| outcome.map(|_| ()).map_err(|error| error.code());
+    let kept = store.run(&insert, thing("kept", "kept-secret"), Rows::count());
+    kept.await.expect("stored");
+    // A violated constraint is logged with the record.
+    let refused = code(with("shown-secret", text("new")).await);
+    assert_eq!(refused, Err(Code::Internal));
+    assert!(server.log().contains("shown-secret"), "{}", server.log());
+
+    let mut own = TableNames::new("conformance_things");
+    let status = Some(vec!["draft".to_owned()]);
+    for (column, values) in [("status", status), ("slug", None)] {
+        own.pending.push(linchpin_core::store::Pending {
+            column: column.to_owned(),
+            null: false,
+            values,
+        });
+    }
+    let mut names = Names::default();
+    names.tables.insert("conformance_things".to_owned(), own);
+    store.set_names(Arc::new(names));
+    // After five runs the server may plan a statement for all values.
+    for _ in 0..8 {
+        for status in [Value::Null, text("new")] {
+            let refused = code(with("hidden-secret", status.clone()).await);
+            assert_eq!(refused, Err(Code::SchemaPending));
+            let refused = store.run(&update, vec![status], Rows::count()).await;
+            assert_eq!(code(refused), Err(Code::SchemaPending));
+        }
+        let mut nameless = thing("hidden-secret", "");
+        nameless[1] = Value::Null;
+        let refused = store.run(&insert, nameless, Rows::count()).await;
+        assert_eq!(code(refused), Err(Code::SchemaPending));
+        let stored = store.run(&update, vec![text("draft")], Rows::count()).await;
+        stored.expect("stored");
+    }
+    let stored = store.run(&insert, thing("more", "more"), Rows::count());
+    stored.await.expect("stored");
+    let log = server.log();
+    for column in ["status", "slug"] {
+        assert!(log.contains(&format!("schema_pending: {column}")), "{log}");
+    }
+    for secret in ["hidden-secret", "kept-secret"] {
+        assert!(!log.contains(secret), "{log}");
     }
     store.close().await;
 }

@@ -10,7 +10,7 @@ use parking_lot::RwLock;
 
 use linchpin_core::entity::{EntityDesc, FieldDesc};
 use linchpin_core::schema::check_name;
-use linchpin_core::store::{Filler, Names, RefreshNames, TableNames};
+use linchpin_core::store::{Filler, Names, Pending, RefreshNames, TableNames};
 use linchpin_core::{Error, Result};
 
 /// The names with which a statement is rendered.
@@ -79,8 +79,14 @@ impl Naming {
 
     /// Whether the constraint of a column still refuses values that the declaration allows.
     pub fn is_pending(&self, entity: &EntityDesc, column: &str) -> bool {
-        self.of(entity)
-            .is_some_and(|names| names.pending.iter().any(|pending| pending == column))
+        self.pending(entity, column).is_some()
+    }
+
+    /// The values that a column takes, if its constraint still refuses values that the declaration
+    /// allows.
+    pub fn pending(&self, entity: &EntityDesc, column: &str) -> Option<&Pending> {
+        let mut all = self.of(entity)?.pending.iter();
+        all.find(|pending| pending.column == column)
     }
 
     /// Whether a `CHECK` is that of a column whose constraint still refuses values that the
@@ -89,7 +95,8 @@ impl Naming {
         let Some(names) = self.of(entity) else {
             return false;
         };
-        let is_of = |column: &String| {
+        let is_of = |pending: &Pending| {
+            let column = &pending.column;
             check == check_name(&names.table, column)
                 || check == check_name(entity.storage_name, column)
                 || check.contains(&format!("\"{column}\""))

@@ -258,7 +258,11 @@ async fn a_value_that_the_database_does_not_take_yet_is_schema_pending() {
     }
     let mut names = Names::default();
     let mut own = TableNames::new("conformance_things");
-    own.pending.push("status".to_owned());
+    own.pending.push(linchpin_core::store::Pending {
+        column: "status".to_owned(),
+        null: false,
+        values: Some(vec!["draft".to_owned()]),
+    });
     names.tables.insert("conformance_things".to_owned(), own);
     store.set_names(Arc::new(names));
     for status in [Value::Null, new()] {
