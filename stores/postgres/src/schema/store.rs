@@ -101,11 +101,7 @@ impl Schema {
     async fn lock(&self) -> Result<Locking, SchemaError> {
         let mut connection = self.open().await?;
         let pid = backend(&mut connection).await.map_err(fault::of)?;
-        // A runner that waits for the lock tries it often; one check is enough.
-        if self.direct.get().is_none() {
-            self.refuse_pooler(&mut connection, pid).await?;
-            self.direct.get_or_init(|| ());
-        }
+        self.refuse_pooler(&mut connection, pid).await?;
         let taken = one(
             &mut connection,
             &format!("SELECT pg_try_advisory_lock({LOCK})"),
@@ -129,6 +125,10 @@ impl Schema {
         connection: &mut PgConnection,
         pid: i32,
     ) -> Result<(), SchemaError> {
+        // A runner that waits for the lock tries it often; one check is enough.
+        if self.direct.get().is_some() {
+            return Ok(());
+        }
         let mut other = self.open().await?;
         for _ in 0..3 {
             let second = backend(&mut other).await.map_err(fault::of)?;
@@ -137,6 +137,7 @@ impl Schema {
                 return Err(pooler());
             }
         }
+        self.direct.get_or_init(|| ());
         Ok(())
     }
 }
@@ -144,8 +145,9 @@ impl Schema {
 fn pooler() -> SchemaError {
     SchemaError::new(
         SchemaFault::Pooler,
-        "the connection goes through a pooler in transaction mode, which cannot hold the \
-         lock of a migration; use the address of the server itself, or a pooler in session mode",
+        "the connection goes through a pooler in transaction mode, which keeps neither prepared \
+         statements and settings nor the lock of a migration; set `pool_mode = session` in the \
+         pooler, or use the address of the server itself",
     )
 }
 
@@ -241,6 +243,12 @@ impl SchemaStore for Schema {
                     let why: Vec<String> = causes(&error).map(ToString::to_string).collect();
                     SchemaError::new(SchemaFault::Unreachable, why.join(": "))
                 })?;
+            }
+            // A server that starts takes no lock, but it needs a session as well.
+            if self.direct.get().is_none() {
+                let mut connection = self.open().await?;
+                let pid = backend(&mut connection).await.map_err(fault::of)?;
+                self.refuse_pooler(&mut connection, pid).await?;
             }
             Ok(Box::new(self.session().await?) as Box<dyn SchemaSession>)
         })

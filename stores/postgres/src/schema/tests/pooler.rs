@@ -5,8 +5,10 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use linchpin_conformance::THING;
+use linchpin_core::Value;
 use linchpin_core::schema::{Locking, SchemaFault, SchemaStore};
-use linchpin_core::store::Store;
+use linchpin_core::store::{Plan, Rows, Store, create_tables};
 
 use super::server;
 use crate::{PostgresOptions, PostgresStore};
@@ -100,6 +102,43 @@ async fn a_pooler_in_transaction_mode_is_refused() {
             (outcome, _) => panic!(
                 "{mode}: {:?}",
                 outcome.map(|_| "a lock").map_err(|e| e.message)
+            ),
+        }
+        store.close().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_app_starts_behind_a_pooler_in_session_mode_only() {
+    let server = url::Url::parse(&server::fresh_database()).expect("a URL");
+    for (mode, refused) in [("transaction", true), ("session", false)] {
+        let pooler = Pooler::start(&server, mode);
+        let mut url = server.clone();
+        url.set_port(Some(pooler.port)).expect("a port");
+        let store = PostgresStore::open(PostgresOptions::new(url.as_str())).expect("opened");
+        let connected = store.schema().expect("a schema").connect().await;
+        match (connected, refused) {
+            (Err(error), true) => {
+                assert_eq!(error.fault, SchemaFault::Pooler, "{error}");
+                // The setting to change.
+                let setting = "`pool_mode = session`";
+                assert!(error.message.contains(setting), "{error}");
+            }
+            (Ok(session), false) => {
+                drop(session);
+                create_tables(&store, &[&THING]).await.expect("created");
+                let insert = store.prepare(&THING, Plan::Insert).expect("a plan");
+                for n in 0..20 {
+                    let mut record = vec![Value::Null; THING.fields.len()];
+                    record[0] = Value::Text(n.to_string());
+                    record[7] = Value::Text("draft".to_owned());
+                    let stored = store.run(&insert, record, Rows::count()).await;
+                    stored.expect("stored");
+                }
+            }
+            (outcome, _) => panic!(
+                "{mode}: {:?}",
+                outcome.map(|_| "a session").map_err(|e| e.message)
             ),
         }
         store.close().await;
