@@ -94,6 +94,17 @@ fn older_accounts_on_sqlite() {
     auth::two_releases_at_once(&sqlite(&folder));
 }
 
+#[test]
+fn each_version_too_far_on_sqlite() {
+    let folder = tempfile::tempdir().expect("a folder");
+    walk::gaps_of_each(|number| {
+        format!(
+            "sqlite:{}",
+            folder.path().join(format!("{number}.db")).display()
+        )
+    });
+}
+
 fn sqlite(folder: &tempfile::TempDir) -> String {
     format!("sqlite:{}", folder.path().join("tasks.db").display())
 }

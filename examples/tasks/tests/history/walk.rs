@@ -79,6 +79,31 @@ pub fn with_gaps(url: &str) {
     }
 }
 
+/// From every version before the field was computed anew, the program of today is refused; the step
+/// is named.
+pub fn gaps_of_each(make: impl Fn(usize) -> String) {
+    for number in 1..PRESENT {
+        let url = make(number);
+        let version = Version::new(number, &url);
+        version.done("apply");
+        let present = Version::new(PRESENT, &url);
+        let words = format!("apply{}", present.approval());
+        if number + 1 == PRESENT {
+            present.done(&words);
+            present.done("verify");
+            continue;
+        }
+        let before = version.done("status");
+        let refused = present.refused(&words, 3, "transform_missing");
+        let text = refused["error"].to_string();
+        assert!(
+            text.contains("title_key") && text.contains("0010."),
+            "version {number}: {text}"
+        );
+        assert_eq!(version.done("status"), before, "version {number}");
+    }
+}
+
 fn snapshot(number: usize) -> Snapshot {
     let recorded = migration(&recorded(), number);
     serde_json::from_value(recorded["snapshot"].clone()).expect("a snapshot")
