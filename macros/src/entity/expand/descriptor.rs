@@ -1,6 +1,6 @@
 //! The static descriptor of an entity.
 
-use proc_macro2::{Literal, TokenStream};
+use proc_macro2::{Ident, Literal, Span, TokenStream};
 use quote::{ToTokens, quote, quote_spanned};
 use syn::spanned::Spanned;
 
@@ -138,11 +138,13 @@ fn computed_desc(model: &EntityModel, field: &Field) -> Option<TokenStream> {
         .iter()
         .filter_map(|name| model.index_of(name))
         .map(|field| model.number(field));
-    let call = quote_spanned!(function.span()=> __lp::compute::<#module::#ident>(row, #function));
+    // Of one place in both: the function may come from outside a `macro_rules!` that has the entity.
+    let row = Ident::new("row", Span::call_site());
+    let call = quote_spanned!(function.span()=> __lp::compute::<#module::#ident>(#row, #function));
     let name = computed::name(function);
     let body = computed::body(&model.ident, function);
     Some(
-        quote!(.computed(__lp::follows::<#module::#ident>(#name, #body, |row| #call, &[#(#from),*]))),
+        quote!(.computed(__lp::follows::<#module::#ident>(#name, #body, |#row| #call, &[#(#from),*]))),
     )
 }
 

@@ -59,3 +59,86 @@ pub const RENAME: Operation<Post>;
 
 #[operation(kind = "lookup", fields(slug_key = param(key)), returns = "one")]
 pub const BY_KEY: Operation<Post>;
+
+/// An entity with computed fields that a macro of the user's makes, with one of the functions.
+macro_rules! keyed {
+    ($name:ident, $slug:ident, $key:ident, $outer:path, $inner:ident) => {
+        #[entity]
+        pub struct $name {
+            #[field(primary, default = uuid)]
+            pub id: String,
+            pub $slug: String,
+            #[field(computed($outer, from($slug)))]
+            pub $key: String,
+            #[field(computed = $inner)]
+            pub lower: String,
+        }
+
+        #[computed]
+        fn $inner(keyed: &$name) -> String {
+            keyed.$slug.to_lowercase()
+        }
+    };
+}
+
+mod in_a_macro {
+    use linchpin::prelude::*;
+
+    keyed!(Keyed, slug, slug_key, functions::upper, lower);
+
+    mod functions {
+        use super::{Keyed, computed};
+
+        #[computed]
+        pub fn upper(keyed: &Keyed) -> String {
+            keyed.slug.to_uppercase()
+        }
+    }
+}
+
+mod by_hand {
+    use linchpin::prelude::*;
+
+    #[entity]
+    pub struct Keyed {
+        #[field(primary, default = uuid)]
+        pub id: String,
+        pub slug: String,
+        #[field(computed(functions::upper, from(slug)))]
+        pub slug_key: String,
+        #[field(computed = lower)]
+        pub lower: String,
+    }
+
+    #[computed]
+    fn lower(keyed: &Keyed) -> String {
+        keyed.slug.to_lowercase()
+    }
+
+    mod functions {
+        use super::{Keyed, computed};
+
+        #[computed]
+        pub fn upper(keyed: &Keyed) -> String {
+            keyed.slug.to_uppercase()
+        }
+    }
+}
+
+#[test]
+fn a_macro_makes_the_same_computed_fields_as_a_hand() {
+    let facts = |desc: &linchpin::schema::Snapshot| {
+        let entities = desc.entities.values();
+        let fields = entities.flat_map(|entity| &entity.fields);
+        let computed = fields.filter_map(|(name, field)| {
+            let computed = field.computed.as_ref()?;
+            Some((name.clone(), computed.inputs.clone(), computed.body.clone()))
+        });
+        computed.collect::<Vec<_>>()
+    };
+    let of = |desc| facts(&linchpin::schema::Snapshot::of([desc]));
+    let (made, written) = (of(in_a_macro::Keyed::DESC), of(by_hand::Keyed::DESC));
+    assert_eq!(made.len(), 2);
+    assert!(made.iter().all(|(_, _, body)| body.len() == 64), "{made:?}");
+    assert_eq!(made, written);
+}
