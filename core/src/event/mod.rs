@@ -10,6 +10,7 @@ mod record;
 mod stored;
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use crate::entity::{EntityDesc, FieldSet};
 use crate::{Timestamp, Uuid};
@@ -61,6 +62,26 @@ pub struct EntityEvent {
 }
 
 impl EntityEvent {
+    /// The most bytes of a payload, unless a consumer asks for larger ones.
+    pub const PAYLOAD: usize = 64 << 10;
+
+    /// The event for a consumer that wants payloads of at most `largest` bytes: a larger payload is
+    /// replaced by a reference.
+    #[must_use]
+    pub fn within(self: &Arc<Self>, largest: usize) -> Arc<Self> {
+        match &self.record_id {
+            Some(id) if self.payload.text().len() > largest => Arc::new(Self {
+                payload: Payload::null(),
+                payload_ref: Some(RecordRef {
+                    entity: self.entity.clone(),
+                    id: id.clone(),
+                }),
+                ..(**self).clone()
+            }),
+            _ => Arc::clone(self),
+        }
+    }
+
     /// Returns the known keys of the changed records.
     pub fn affected(&self) -> impl Iterator<Item = &str> {
         self.record_id.iter().chain(&self.keys).map(String::as_str)

@@ -14,9 +14,6 @@ use crate::{Timestamp, Uuid, Value, ValueRef};
 
 /// The maximum number of keys in one event about many records.
 const KEYS: usize = 500;
-/// The maximum number of bytes of a payload. A larger one is replaced by a reference.
-const PAYLOAD: usize = 64 << 10;
-
 /// The events of one route: names, payload and audience.
 #[derive(Debug)]
 pub struct RouteEvent {
@@ -37,6 +34,8 @@ pub struct RouteEvent {
     pub counts: bool,
     /// Only consumers that need every record receive it.
     pub internal: bool,
+    /// The most bytes of a payload that a consumer wants. A larger one is replaced by a reference.
+    pub largest: usize,
 }
 
 impl RouteEvent {
@@ -190,7 +189,7 @@ impl Recording {
         let mut data = Vec::with_capacity(512);
         self.route.payload.write(row, &mut data);
         let (mut payload, mut state) = (data.len(), None);
-        if payload > PAYLOAD {
+        if payload > self.route.largest {
             data = b"null".to_vec();
             payload = data.len();
             let mut out = Vec::new();

@@ -46,6 +46,10 @@ impl EventSink for Intake {
         self.catalogue.reads(entity)
     }
 
+    fn largest_payload(&self) -> usize {
+        message::MOST
+    }
+
     fn stops_at_failure(&self) -> bool {
         true
     }

@@ -4,7 +4,7 @@ use linchpin::EntityEvent;
 use serde_json::{Value as Json, json};
 
 /// The most bytes of a body.
-const MOST: usize = 256 * 1024;
+pub(crate) const MOST: usize = 256 * 1024;
 
 /// A body, and whether it names the record in place of its data.
 pub(crate) struct Body {

@@ -178,7 +178,7 @@ impl EventBus {
         for entry in row.events.iter().filter(|entry| !entry.internal) {
             let event = &entry.event;
             let event = if event.keys.is_empty() {
-                Arc::clone(event)
+                event.within(EntityEvent::PAYLOAD)
             } else {
                 // Keys are for consumers that need records.
                 Arc::new(EntityEvent {

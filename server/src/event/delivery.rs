@@ -377,7 +377,8 @@ impl Consumer {
             return None;
         }
         if self.needs_records || event.keys.is_empty() {
-            return (self.needs_records || !entry.internal).then(|| Arc::clone(event));
+            let largest = self.sink.largest_payload();
+            return (self.needs_records || !entry.internal).then(|| event.within(largest));
         }
         // Only consumers that need records get internal events and keys.
         (!entry.internal).then(|| {

@@ -203,7 +203,10 @@ impl Hub {
         }
         let planned: Vec<(&EntityEntry, Routes)> = entries
             .iter()
-            .map(|entry| (*entry, plan::routes(entry, self.reads(entry.desc))))
+            .map(|entry| {
+                let (reads, largest) = (self.reads(entry.desc), self.largest(entry.desc));
+                (*entry, plan::routes(entry, reads, largest))
+            })
             .collect();
         let unknown = self.bus.interest(|interest| {
             let exists = |name: &&String| {
@@ -306,6 +309,13 @@ impl Hub {
         consumers.fold(FieldSet::NONE, |all, consumer| {
             all.or(consumer.sink.reads(desc))
         })
+    }
+
+    /// The most bytes of a payload of an entity that a consumer wants.
+    fn largest(&self, desc: &'static EntityDesc) -> usize {
+        let consumers = self.consumers.iter().filter(|c| c.takes(desc));
+        let largest = consumers.map(|consumer| consumer.sink.largest_payload());
+        largest.fold(EntityEvent::PAYLOAD, usize::max)
     }
 
     /// Sets the entities of each consumer, and gives live ones their queues.

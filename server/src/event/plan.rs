@@ -9,7 +9,7 @@ use linchpin_vocabulary::kind::Changes;
 
 use crate::EntityEntry;
 use crate::entity::{EntityDesc, FieldSet};
-use crate::event::{Name, RouteEvent};
+use crate::event::{EntityEvent, Name, RouteEvent};
 use crate::store::Projection;
 
 /// The events of an entity, by route.
@@ -39,8 +39,8 @@ pub(super) fn names_one(entry: &EntityEntry) -> bool {
 }
 
 /// The events of every route that changes records. `reads` are the fields that conditions of
-/// consumers read.
-pub(super) fn routes(entry: &EntityEntry, reads: FieldSet) -> Routes {
+/// consumers read, `largest` is the most bytes of a payload.
+pub(super) fn routes(entry: &EntityEntry, reads: FieldSet, largest: usize) -> Routes {
     let desc = entry.desc;
     let prefix = prefix(desc);
     let read = |at: usize| reads.has(at);
@@ -75,6 +75,7 @@ pub(super) fn routes(entry: &EntityEntry, reads: FieldSet) -> Routes {
                     read,
                     counts,
                     internal,
+                    largest,
                 }),
             );
         };
@@ -127,7 +128,7 @@ pub(super) fn names(routes: &Routes) -> impl Iterator<Item = &str> {
 
 /// The event names of each route that changes records.
 pub(crate) fn names_by_route(entry: &EntityEntry) -> HashMap<&'static str, Vec<String>> {
-    routes(entry, FieldSet::NONE)
+    routes(entry, FieldSet::NONE, EntityEvent::PAYLOAD)
         .iter()
         .filter(|(_, event)| !event.internal)
         .map(|(route, event)| {

@@ -97,6 +97,12 @@ pub trait EventSink: Send + Sync + 'static {
         false
     }
 
+    /// The most bytes of a payload that the sink wants. An event with a larger one comes with
+    /// `payload_ref` in place of it. The default is 64 KiB; larger ones make the outbox larger.
+    fn largest_payload(&self) -> usize {
+        EntityEvent::PAYLOAD
+    }
+
     /// Whether this process delivers events to the sink. If not, another process does, and this one
     /// checks again several times a second.
     ///

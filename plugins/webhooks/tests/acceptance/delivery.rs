@@ -347,3 +347,38 @@ async fn more_endpoints_than_a_page_of_a_list_get_an_event() {
     bed.order("for all").await;
     receiver.until(105).await;
 }
+
+#[tokio::test]
+async fn a_large_record_is_sent_whole_up_to_256_kib() {
+    let (bed, receiver) = (Bed::start().await, Receiver::start().await);
+    bed.endpoint(
+        &receiver.url(),
+        json!({ "events": ["shop.articles.updated"] }),
+    )
+    .await;
+    for (at, (size, whole)) in [(200_000, true), (270_000, false)].into_iter().enumerate() {
+        let article = json!({ "title": "x".repeat(size), "status": "draft" });
+        let made = bed.admin().post("/articles", article).await.unwrap();
+        let made = made.json().unwrap();
+        let id = made["id"].as_str().unwrap();
+        let path = format!("/articles/{id}");
+        let published = json!({ "status": "published" });
+        assert_eq!(
+            bed.admin().patch(&path, published).await.unwrap().status(),
+            200
+        );
+        let arrived = receiver.until(at + 1).await.remove(at);
+        let body = arrived.json();
+        if whole {
+            assert_eq!(body["data"]["title"].as_str().unwrap().len(), size);
+            assert_eq!(arrived.header("x-webhook-truncated"), "");
+        } else {
+            assert_eq!(body["data"], Json::Null);
+            assert_eq!(
+                body["dataRef"],
+                json!({ "entity": "shop_articles", "id": id })
+            );
+            assert_eq!(arrived.header("x-webhook-truncated"), "true");
+        }
+    }
+}

@@ -141,3 +141,46 @@ async fn an_event_of_a_large_record_refers_to_it() {
         ("blog_articles", made.id)
     );
 }
+
+/// A consumer of large payloads.
+struct Large(mpsc::UnboundedSender<EntityEvent>);
+
+impl EventSink for Large {
+    fn publish<'a>(&'a self, batch: &'a Batch) -> BoxFuture<'a, linchpin::Result<()>> {
+        for event in batch {
+            let _ = self.0.send(EntityEvent::clone(event));
+        }
+        Box::pin(std::future::ready(Ok(())))
+    }
+
+    fn largest_payload(&self) -> usize {
+        100_000
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn only_who_asks_for_a_large_payload_gets_it() {
+    let (out, mut events) = mpsc::unbounded_channel();
+    let (large, mut large_events) = mpsc::unbounded_channel();
+    let server = Server::memory_with(&NEWS, |app| {
+        app.event_sink("live", Live(out))
+            .event_sink("large", Large(large))
+    })
+    .await;
+    let articles = server.running().adapter::<Article>().unwrap();
+    for (size, whole) in [(70_000, true), (110_000, false)] {
+        let article = ArticleCreate {
+            tags: Some(vec!["x".repeat(size)]),
+            ..article(&format!("large-{size}"))
+        };
+        articles
+            .create(&Cx::system("a test"), article)
+            .await
+            .unwrap();
+        let event = events.recv().await.unwrap();
+        assert!(event.payload.is_null() && event.payload_ref.is_some());
+        let event = large_events.recv().await.unwrap();
+        assert_eq!(event.payload.is_null(), !whole);
+        assert_eq!(event.payload_ref.is_some(), !whole);
+    }
+}
