@@ -99,6 +99,23 @@ impl Bed {
         keys: Vec<VapidKey>,
         change: impl FnOnce(Push) -> Push,
     ) -> Self {
+        let database = format!("sqlite:{}", folder.path().join("app.db").display());
+        Self::of((&database, folder), ahead, keys, change).await
+    }
+
+    /// The app on a database of this URL.
+    pub async fn at(database: &str) -> Self {
+        let folder = Arc::new(tempfile::tempdir().unwrap());
+        let keys = vec![VapidKey::generate()];
+        Self::of((database, folder), Arc::default(), keys, |push| push).await
+    }
+
+    async fn of(
+        (database, folder): (&str, Arc<tempfile::TempDir>),
+        ahead: Arc<AtomicI64>,
+        keys: Vec<VapidKey>,
+        change: impl FnOnce(Push) -> Push,
+    ) -> Self {
         let clock = {
             let ahead = Arc::clone(&ahead);
             move || {
@@ -108,7 +125,7 @@ impl Bed {
         };
         let config = Config::new()
             .port(0)
-            .database(format!("sqlite:{}", folder.path().join("app.db").display()))
+            .database(database)
             .signing_secret(SECRET)
             .data_keys([DATA_KEY]);
         let push = Push::new(PushConfig::default()).configure(|config| {

@@ -11,5 +11,8 @@ mod peers;
 #[path = "../../../webhooks/tests/acceptance/receiver.rs"]
 mod receiver;
 mod sending;
+#[path = "../../../../runtime/tests/support/postgres.rs"]
+mod server;
+mod stores;
 mod subscriptions;
 mod worker;

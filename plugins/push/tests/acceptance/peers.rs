@@ -30,7 +30,7 @@ fn run(program: &[&str], task: &Json) -> Json {
 }
 
 #[tokio::test]
-async fn real_74_other_libraries_read_what_is_sent() {
+async fn other_libraries_read_what_is_sent() {
     let (bed, service) = (Bed::start().await, Receiver::start().await);
     let browser = Browser::new();
     bed.subscribe("ada", &browser, &service.url()).await;

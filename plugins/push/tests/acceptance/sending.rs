@@ -26,7 +26,7 @@ fn order() -> PushMessage {
 }
 
 #[tokio::test]
-async fn real_74_a_request_has_the_headers_of_web_push() {
+async fn a_request_has_the_headers_of_web_push() {
     let (bed, service, _) = start().await;
     for (message, ttl, urgency) in [
         (order().priority(Priority::Low), "43200", "low"),
@@ -75,7 +75,7 @@ async fn real_74_a_request_has_the_headers_of_web_push() {
 }
 
 #[tokio::test]
-async fn real_75_a_subscription_that_is_gone_is_removed_and_others_get_the_message() {
+async fn a_subscription_that_is_gone_is_removed_and_others_get_the_message() {
     for status in [404, 410] {
         let (bed, service, _) = start().await;
         let other = Receiver::start().await;
@@ -103,7 +103,7 @@ async fn real_75_a_subscription_that_is_gone_is_removed_and_others_get_the_messa
 }
 
 #[tokio::test]
-async fn real_75_a_refusal_ends_the_message_and_keeps_the_subscription() {
+async fn a_refusal_ends_the_message_and_keeps_the_subscription() {
     let (bed, service, _) = start().await;
     for (status, reason) in [
         (413, "payload_too_large"),
@@ -129,7 +129,7 @@ async fn real_75_a_refusal_ends_the_message_and_keeps_the_subscription() {
 }
 
 #[tokio::test]
-async fn real_75_a_failure_is_tried_five_times() {
+async fn a_failure_is_tried_five_times() {
     let (bed, service, _) = start().await;
     service.always(Plan::status(500));
     bed.send(&order().ttl(Duration::from_hours(24))).await;
@@ -184,7 +184,7 @@ async fn a_retry_after_the_time_of_the_message_is_not_made() {
 }
 
 #[tokio::test]
-async fn real_75_a_push_service_that_asks_for_a_pause_gets_it() {
+async fn a_push_service_that_asks_for_a_pause_gets_it() {
     for (status, header, seconds) in [
         (429, Some("120"), 120),
         (503, None, 60),
@@ -266,7 +266,7 @@ async fn a_message_of_a_transaction_that_fails_is_not_sent() {
 }
 
 #[tokio::test]
-async fn real_76_a_message_that_is_not_wanted_any_more_is_not_sent() {
+async fn a_message_that_is_not_wanted_any_more_is_not_sent() {
     let is_read = Arc::new(AtomicBool::new(true));
     let asked = Arc::clone(&is_read);
     let bed = Bed::with(|push| {
@@ -316,7 +316,7 @@ async fn an_address_that_is_forbidden_now_gets_nothing() {
 }
 
 #[tokio::test]
-async fn real_77_a_browser_acknowledges_own_messages() {
+async fn a_browser_acknowledges_own_messages() {
     let (bed, service, _) = start().await;
     let (ada, bob) = (bed.user("ada"), bed.user("bob"));
     let ack = async |user: &linchpin::testing::Client, id: &str| {

@@ -24,7 +24,7 @@ fn wrong(answer: &linchpin::testing::Answer) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn real_71_a_browser_subscribes_once() {
+async fn a_browser_subscribes_once() {
     let bed = Bed::start().await;
     let (ada, browser) = (bed.user("ada"), Browser::new());
     let first = ada.subscribe(&browser, PUSH).await;
@@ -49,7 +49,7 @@ async fn real_71_a_browser_subscribes_once() {
 }
 
 #[tokio::test]
-async fn real_71_wrong_subscriptions_are_refused() {
+async fn wrong_subscriptions_are_refused() {
     let bed = Bed::start().await;
     let (ada, browser) = (bed.user("ada"), Browser::new());
     let post = async |body: Json| ada.post("/__push/subscribe", body).await.unwrap();
@@ -162,7 +162,7 @@ async fn http_is_refused_unless_it_is_allowed() {
 }
 
 #[tokio::test]
-async fn real_71_forged_requests_are_refused() {
+async fn forged_requests_are_refused() {
     let bed = Bed::start().await;
     let (ada, browser) = (bed.user("ada"), Browser::new());
     let host = bed.app.address().to_string();
@@ -251,7 +251,7 @@ async fn real_71_forged_requests_are_refused() {
 }
 
 #[tokio::test]
-async fn real_72_a_user_removes_own_subscriptions_only() {
+async fn a_user_removes_own_subscriptions_only() {
     let bed = Bed::start().await;
     let (ada, bob) = (bed.user("ada"), bed.user("bob"));
     let id = bed.subscribe("ada", &Browser::new(), PUSH).await;
@@ -281,7 +281,7 @@ async fn real_72_a_user_removes_own_subscriptions_only() {
 }
 
 #[tokio::test]
-async fn real_73_a_browser_moves_to_its_new_user_and_a_stolen_address_does_not() {
+async fn a_browser_moves_to_its_new_user_and_a_stolen_address_does_not() {
     let bed = Bed::start().await;
     let (bob, browser) = (bed.user("bob"), Browser::new());
     let first = bed.subscribe("ada", &browser, PUSH).await;
@@ -376,7 +376,7 @@ async fn secrets_of_browsers_are_not_stored_in_clear() {
 }
 
 #[tokio::test]
-async fn real_76_the_end_of_a_session_suspends_its_subscriptions() {
+async fn the_end_of_a_session_suspends_its_subscriptions() {
     let bed = Bed::start().await;
     let service = Receiver::start().await;
     let browser = Browser::new();

@@ -123,7 +123,7 @@ async fn clicked(browser: &mut Browser, title: &str) -> Json {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn real_77_the_service_worker_shows_messages_and_opens_their_pages() {
+async fn the_service_worker_shows_messages_and_opens_their_pages() {
     let bed = Bed::start().await;
     let worker = Client::new(&bed.app).get("/sw.js").await.unwrap();
     let (origin, kept) = pages(worker.text().unwrap().to_owned()).await;
