@@ -392,13 +392,14 @@ pub(crate) const HOLD: Operation<WebhookDelivery>;
 )]
 pub(crate) const RELEASE: Operation<WebhookDelivery>;
 
-/// Makes ended deliveries of an endpoint due again.
+/// Makes ended deliveries of an endpoint due again, and those that are held.
 #[operation(
     kind = "batch",
     action = "update",
     filter = (endpoint_id == param(endpoint_id) && message_id.one_of(param(messages))
         && (status == DeliveryStatus::Dead || status == DeliveryStatus::Cancelled
-            || status == DeliveryStatus::Delivered)),
+            || status == DeliveryStatus::Delivered
+            || reason == DeliveryReason::EndpointDisabled)),
     set(status = DeliveryStatus::Pending, reason = None, attempts = 0, next_retry_at = now(),
         delivered_at = None, trigger = Trigger::Recover),
     route(disabled),

@@ -65,11 +65,9 @@ impl Records {
             .filter(of_endpoint(endpoint))
             .limit(u32::try_from(limit).unwrap_or(u32::MAX));
         let query = if endpoint.ordered {
-            open.filter(
-                webhook_delivery::status.one_of([DeliveryStatus::Pending, DeliveryStatus::Failed]),
-            )
-            .sort(webhook_delivery::occurred_at, Direction::Asc)
-            .sort(webhook_delivery::event_id, Direction::Asc)
+            open.filter(in_turn())
+                .sort(webhook_delivery::occurred_at, Direction::Asc)
+                .sort(webhook_delivery::event_id, Direction::Asc)
         } else {
             open.filter(webhook_delivery::next_retry_at.lte(now))
                 .sort(webhook_delivery::next_retry_at, Direction::Asc)
@@ -106,12 +104,7 @@ impl Records {
         let of = of_endpoint(endpoint);
         let query = if endpoint.ordered {
             ListQuery::new()
-                .filter(
-                    of.and(
-                        webhook_delivery::status
-                            .one_of([DeliveryStatus::Pending, DeliveryStatus::Failed]),
-                    ),
-                )
+                .filter(of.and(in_turn()))
                 .sort(webhook_delivery::occurred_at, Direction::Asc)
                 .sort(webhook_delivery::event_id, Direction::Asc)
         } else {
@@ -208,7 +201,7 @@ impl Records {
     pub(crate) async fn disable(
         &self,
         cx: &Cx,
-        endpoint: &str,
+        endpoint: &WebhookEndpoint,
         reason: DisabledReason,
         now: Timestamp,
     ) -> Result<()> {
@@ -221,18 +214,29 @@ impl Records {
             due_at: Some(None),
             ..WebhookEndpointPatch::default()
         };
-        self.endpoints.update(cx, endpoint, patch, None).await?;
-        self.deliveries.hold(cx, endpoint).await.map(drop)
+        let id = endpoint.id.as_str();
+        self.endpoints.update(cx, id, patch, None).await?;
+        let tenant = endpoint.tenant_id.as_deref();
+        let within = of_tenant(cx, webhook_delivery::tenant_id, tenant);
+        self.deliveries.hold(&within, id).await.map(drop)
     }
 }
 
+/// The open deliveries that an ordered endpoint sends one after the other. A delivery that is held does
+/// not stop those after it.
+fn in_turn() -> Filter {
+    webhook_delivery::status
+        .one_of([DeliveryStatus::Pending, DeliveryStatus::Failed])
+        .and(webhook_delivery::next_retry_at.ne(None))
+}
+
 /// The deliveries of an endpoint. They have its tenant, by which every index begins.
-fn of_endpoint(endpoint: &WebhookEndpoint) -> Filter {
+pub(crate) fn of_endpoint(endpoint: &WebhookEndpoint) -> Filter {
     let of_tenant = webhook_delivery::tenant_id.eq(endpoint.tenant_id.clone());
     of_tenant.and(webhook_delivery::endpoint_id.eq(endpoint.id.clone()))
 }
 
-/// The context in which records of a tenant are created.
+/// The context in which records of a tenant are created, and changed by an index.
 pub(crate) fn of_tenant<F>(cx: &Cx, field: F, tenant: Option<&str>) -> Cx
 where
     F: Field<Ty = Option<String>>,

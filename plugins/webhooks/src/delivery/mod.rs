@@ -9,6 +9,6 @@ mod worker;
 
 pub(crate) use attempt::{Attempt, Content, Sender};
 pub(crate) use enqueue::NewMessage;
-pub(crate) use flight::{Records, of_tenant};
+pub(crate) use flight::{Records, of_endpoint, of_tenant};
 pub(crate) use outcome::{Next, later};
 pub(crate) use worker::Workers;

@@ -317,7 +317,7 @@ impl Workers {
                     cx.after_commit(move || metrics::disabled(reason));
                     self.announce_disabled(cx, &leased.endpoint, reason).await?;
                     self.records
-                        .disable(cx, &leased.endpoint.id, reason, self.now())
+                        .disable(cx, &leased.endpoint, reason, self.now())
                         .await?;
                 }
                 Ok(true)

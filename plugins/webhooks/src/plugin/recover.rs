@@ -13,9 +13,9 @@ use super::audit::{self, Target};
 use super::routes::{AUDITED, MANAGERS, MOUNT, endpoint};
 use super::{PLUGIN, Parts, Place};
 use crate::catalogue::wants;
-use crate::delivery::later;
+use crate::delivery::{later, of_endpoint, of_tenant};
 use crate::entity::{
-    DeliveryStatus, EndpointStatus, Trigger, WebhookDelivery, WebhookEndpoint,
+    DeliveryReason, DeliveryStatus, EndpointStatus, Trigger, WebhookDelivery, WebhookEndpoint,
     WebhookEndpointPatch, WebhookMessage, webhook_delivery, webhook_message,
 };
 
@@ -204,9 +204,8 @@ async fn chunk(
         return Ok(0);
     }
     let ids: Vec<String> = messages.iter().map(|message| message.id.clone()).collect();
-    let of_endpoint = webhook_delivery::endpoint_id.eq(endpoint.id.clone());
     let query = ListQuery::new()
-        .filter(of_endpoint.and(webhook_delivery::message_id.one_of(ids)))
+        .filter(of_endpoint(endpoint).and(webhook_delivery::message_id.one_of(ids)))
         .limit(u32::MAX);
     let known: HashMap<String, WebhookDelivery> = records
         .deliveries
@@ -219,18 +218,26 @@ async fn chunk(
     let active = endpoint.status == EndpointStatus::Active;
     let again: Vec<String> = known
         .values()
-        .filter(|delivery| statuses.contains(&delivery.status) && !delivery.is_test)
+        .filter(|delivery| {
+            let held = active && delivery.reason == Some(DeliveryReason::EndpointDisabled);
+            (held || statuses.contains(&delivery.status)) && !delivery.is_test
+        })
         .map(|delivery| delivery.message_id.clone())
         .collect();
+    let tenant = endpoint.tenant_id.as_deref();
+    let within = of_tenant(cx, webhook_delivery::tenant_id, tenant);
     let mut queued = 0;
     if !again.is_empty() {
         queued += records
             .deliveries
-            .reset(cx, endpoint.id.as_str(), again)
+            .reset(&within, endpoint.id.as_str(), again)
             .await?;
     }
     if !active {
-        records.deliveries.hold(cx, endpoint.id.as_str()).await?;
+        records
+            .deliveries
+            .hold(&within, endpoint.id.as_str())
+            .await?;
     }
     for message in messages
         .iter()

@@ -495,3 +495,34 @@ async fn a_replay_neither_counts_as_a_failure_nor_heals() {
     assert_eq!(triggers.iter().filter(|one| **one == "replay").count(), 2);
     assert_eq!(triggers.iter().filter(|one| **one == "schedule").count(), 1);
 }
+
+#[tokio::test]
+async fn a_delivery_that_was_held_too_long_stops_no_other_and_is_recovered() {
+    for ordered in [true, false] {
+        let (bed, receiver) = (Bed::start().await, Receiver::start().await);
+        let began = linchpin::Timestamp::system_now().to_string();
+        let paused = json!({ "status": "paused", "ordered": ordered });
+        let made = bed.endpoint(&receiver.url(), paused).await;
+        let path = format!("/webhooks/endpoints/{}", made["id"].as_str().unwrap());
+        bed.order("old").await;
+        bed.until("pending").await;
+        bed.advance(Duration::from_hours(25));
+        let active = json!({ "status": "active" });
+        assert_eq!(
+            bed.admin().patch(&path, active).await.unwrap().status(),
+            200
+        );
+        bed.order("new").await;
+        let arrived = receiver.until(1).await;
+        assert_eq!(arrived[0].json()["data"]["title"], "new");
+        bed.until("delivered").await;
+        let recover = bed
+            .admin()
+            .post(&format!("{path}/recover"), json!({ "since": began }))
+            .await
+            .unwrap();
+        assert_eq!(recover.json().unwrap()["queued"], 1);
+        let arrived = receiver.until(2).await;
+        assert_eq!(arrived[1].json()["data"]["title"], "old");
+    }
+}
