@@ -77,7 +77,7 @@ fn derive<const N: usize>(salt: &[u8], key: &[u8], info: &[&[u8]]) -> Result<Zer
 }
 
 /// Encrypts a message, with a key pair and a salt of its own. `None` if it is longer than
-/// [`MOST`] bytes.
+/// 3,993 bytes.
 ///
 /// # Errors
 /// `internal` if the system has no random numbers.
