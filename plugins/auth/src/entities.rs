@@ -11,7 +11,7 @@ use crate::mfa::Way;
 use crate::mfa::entity::{CODES_OF, FACTORS_OF, Factor, OF_WAY, RecoveryCode, UNUSED, USE};
 use crate::oauth::entity::{LINKS_OF, OF_IDENTITY, ProviderLink};
 use crate::onetime::entity::{GIVEN, OneTime, REDEEM, SEND, TRY};
-use crate::outbox::entity::{CLAIM, Outbox};
+use crate::outbox::entity::Outbox;
 
 /// An account.
 #[entity(
@@ -301,7 +301,7 @@ pub(crate) static ENTITIES: Package = package!(
         entity(PasswordHistory, [OF_OWNER]),
         entity(Credential, [PASSKEYS_OF]),
         entity(Counter, [TAKE, GIVE_BACK, END_EMPTY]),
-        entity(Outbox, [CLAIM]),
+        entity(Outbox),
         entity(DataKeyUse),
         entity(Device, [OF_HOLDER]),
         entity(ProviderLink, [OF_IDENTITY, LINKS_OF]),

@@ -25,15 +25,3 @@ pub(crate) struct Outbox {
     /// When the task is dropped: an expired code need not be sent.
     pub(crate) expires_at: Option<Timestamp>,
 }
-
-/// Leases tasks that are due, those that wait longest first.
-#[operation(
-    kind = "batch",
-    action = "update",
-    filter = (due_at <= now()),
-    set(due_at = param(lease_end)),
-    limit = 16,
-    sort = asc(due_at),
-    returns = "records",
-)]
-pub(crate) const CLAIM: Operation<Outbox>;

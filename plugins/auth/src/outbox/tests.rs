@@ -1,17 +1,15 @@
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use futures_util::future::join_all;
-use linchpin::entity::ListQuery;
 use linchpin::{Package, package};
 use parking_lot::Mutex;
 
-use super::entity::{CLAIM, Outbox};
+use super::entity::Outbox;
 use super::*;
 use crate::mail::{Mailer, SmtpMailer, Templates};
 use crate::testing::sink::Sink;
 use crate::testing::{Bed, on_stores};
 
-static TASKS: Package = package!(name = "tasks", entities = [entity(Outbox, [CLAIM])]);
+static TASKS: Package = package!(name = "tasks", entities = [entity(Outbox, [])]);
 
 on_stores!(
     &super::TASKS =>
@@ -54,19 +52,6 @@ fn queue(bed: &Bed) -> OutboxQueue {
         bed.keys.clone(),
         bed.env.clone(),
     )
-}
-
-impl OutboxQueue {
-    /// Runs due tasks, several at a time, and returns their number.
-    async fn round(&self, performer: &dyn Perform) -> Result<usize> {
-        let claimed = self.claim().await?;
-        let count = claimed.len();
-        let attempts = claimed
-            .into_iter()
-            .map(|task| self.attempt(performer, task));
-        let done: Result<Vec<()>> = join_all(attempts).await.into_iter().collect();
-        done.map(|_| count)
-    }
 }
 
 fn sms(n: usize) -> Task {
@@ -132,7 +117,7 @@ async fn many_workers_share_the_work(bed: &Bed) {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     for worker in workers {
-        worker.ended(LONGEST).await;
+        worker.stop().await;
     }
     let done: std::collections::BTreeSet<String> = notes
         .done
@@ -341,5 +326,5 @@ async fn a_commit_wakes_the_worker(bed: &Bed) {
     tokio::time::timeout(Duration::from_secs(30), performed)
         .await
         .expect("the commit wakes the worker");
-    worker.ended(LONGEST).await;
+    worker.stop().await;
 }
