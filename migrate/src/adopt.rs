@@ -397,7 +397,8 @@ async fn write(
     let snapshot = plan.migrations.last().map(|migration| &migration.after);
     let empty = Snapshot::empty();
     let snapshot = snapshot.unwrap_or(&empty);
-    ledger::create(session, &declared.app, (seq, snapshot)).await?;
+    let app = (declared.app.as_str(), declared.system_version());
+    ledger::create(session, app, (seq, snapshot)).await?;
     system::expand(session, dialect, &declared.system_tables()).await?;
     let runner = Runner(1);
     for migration in chain.migrations().iter().filter(|m| m.seq <= seq) {

@@ -87,7 +87,8 @@ async fn record(
     (seq, snapshot): (u64, &Snapshot),
     (chain, plan): (&Chain, Option<&Plan>),
 ) -> Result<(), SchemaError> {
-    ledger::create(session, &declared.app, (seq, snapshot)).await?;
+    let app = (declared.app.as_str(), declared.system_version());
+    ledger::create(session, app, (seq, snapshot)).await?;
     system::expand(session, dialect, &declared.system_tables()).await?;
     let runner = Runner(1);
     for migration in chain.migrations() {

@@ -15,7 +15,7 @@ use self::run::Run;
 use crate::backfill::{Pace, Stop};
 use crate::chain::Chain;
 use crate::error::{Exit, Refusal};
-use crate::ledger::{Installed, Runner, SYSTEM};
+use crate::ledger::{Installed, Runner};
 use crate::plan::{Declared, Plan, refuse_foreign, refuse_missing};
 use crate::sample;
 use crate::step::{Phase, Step};
@@ -125,7 +125,7 @@ pub async fn apply(
             seq: chain.seq(),
         });
     };
-    if ledger.system < SYSTEM {
+    if ledger.system < declared.system_version() {
         report("expanding the tables of the framework");
         expand_system(store.dialect(), &mut *session, declared).await?;
     }

@@ -7,9 +7,9 @@ use linchpin_core::schema::{
     Action, Bound, ColumnKind, SchemaError, SchemaFault, SchemaSession, Snapshot, Tables,
 };
 
+use super::damaged;
 use super::state::{MigrationState, NameMode, StepState};
 use super::tables::{MIGRATIONS, SCHEMA, STEPS, date, int, maybe, maybe_date, tables, text};
-use super::{SYSTEM, damaged};
 use crate::canonical;
 use crate::chain::Migration;
 use crate::step::Step;
@@ -17,7 +17,7 @@ use crate::step::Step;
 /// Creates the tables of the ledger, and its row. The caller has a transaction.
 pub(crate) async fn create(
     session: &mut dyn SchemaSession,
-    app: &str,
+    (app, system): (&str, u64),
     (seq, snapshot): (u64, &Snapshot),
 ) -> Result<(), SchemaError> {
     let none = Tables::new();
@@ -33,7 +33,7 @@ pub(crate) async fn create(
         int(u64::from(Snapshot::FORMAT)),
         text(uuid::Uuid::new_v4().to_string()),
         text(app),
-        int(SYSTEM),
+        int(system),
         int(seq),
         int(seq),
         int(seq),

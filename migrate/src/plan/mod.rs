@@ -48,6 +48,16 @@ impl Declared {
             .collect()
     }
 
+    /// The version of the framework's tables that this declaration creates. Without an app, such as
+    /// from a saved snapshot, it creates none of them; the app creates them later.
+    pub(crate) fn system_version(&self) -> u64 {
+        if self.system.is_empty() {
+            0
+        } else {
+            crate::system::VERSION
+        }
+    }
+
     fn is_sensitive(&self, entity: &str, field: &str) -> bool {
         let desc = self.entities.iter().find(|d| d.storage_name == entity);
         let field = desc.and_then(|d| d.fields.iter().find(|f| f.name == field));

@@ -155,7 +155,7 @@ impl Target<'_> {
         if seq < ledger.min_seq || seq > ledger.max_seq.max(ledger.seq) {
             return Err(self.outside(session, (&installed, ledger)).await?);
         }
-        if ledger.system < system::VERSION {
+        if ledger.system < declared.system_version() {
             let why = Refusal::new(
                 "system_version",
                 Exit::Refused,

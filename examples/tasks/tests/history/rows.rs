@@ -61,11 +61,6 @@ impl Database {
             &mut |_| (),
         ));
         done.unwrap_or_else(|refusal| panic!("{refusal} {:?}", refusal.facts));
-        // An older release knew none of the framework's present tables.
-        self.within(async |session| {
-            let sql = "UPDATE linchpin_schema SET system = 0";
-            session.execute(sql, &[]).await.expect("changed");
-        });
     }
 
     /// The records of an entity of a snapshot, in the order of their keys.
