@@ -117,6 +117,8 @@ pub struct Facts {
 /// - **Keep** at least [`History::kept_size`] frames for [`History::kept_ttl`]: subscriptions fill
 ///   holes from them, also in streams without history. Positions live [`POSITION_TTL`] longer than
 ///   the history.
+/// - **Renew** covers every stream of the app that is stored when the call begins, also those that
+///   no node serves.
 /// - **Subscribe** through [`feed::Feeds`]. The engine implements [`feed::Source`], and calls
 ///   [`Feeds::frame`](feed::Feeds::frame) for each frame that it hears of. Order, holes, doubles,
 ///   lost data and replaced epochs are handled there. After each connection that was made anew the
@@ -181,6 +183,17 @@ pub trait Engine: fmt::Debug + Send + Sync + 'static {
     /// # Errors
     /// [`Unavailable`](EngineError::Unavailable).
     fn subscribe<'a>(&'a self, stream: &'a Stream) -> BoxFuture<'a, Result<Subscription>>;
+
+    /// Gives every stream a new epoch, because events of any of them may have been lost. What was
+    /// stored is not read again. A client that continues from an earlier position starts afresh,
+    /// and live subscriptions of all nodes are reset with
+    /// [`EpochChanged`](ResetReason::EpochChanged). Fences stay.
+    ///
+    /// After an error some of the streams may have been renewed. Repeat the call.
+    ///
+    /// # Errors
+    /// [`Unavailable`](EngineError::Unavailable): repeat later.
+    fn renew(&self) -> BoxFuture<'_, Result<()>>;
 
     /// Sends a message to the subscribers of a stream on all nodes, this one included. It is not
     /// stored: a node that is not connected at this moment does not get it. Messages of one node

@@ -10,6 +10,7 @@ mod node;
 mod publisher;
 mod queued;
 mod relay;
+mod renewal;
 mod routes;
 
 use std::fmt;
@@ -251,7 +252,7 @@ impl Realtime {
             .map_err(|_| Error::internal("the plugin was set up twice"))?;
         cx.adapters().provide(rooms);
         cx.adapters().provide(counts);
-        let relay = Relay::new(plan, engine, Arc::clone(&self.node));
+        let relay = Relay::new(plan, engine);
         cx.registrar().event_sink(CONSUMER, relay);
         Ok(())
     }

@@ -13,8 +13,8 @@ use linchpin_core::entity::SoftDelete;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
-use super::node::Place;
 use super::queued::{self, QueuedFrame};
+use super::renewal::Renewal;
 use crate::channel::{Declared, On, Payload, RoomKey, RoomScope, SseDesc};
 use crate::engine::{Append, Engine, EventId, Fence, Stream};
 use crate::rooms::{About, Carrier, Origin, StoredEvent, StoredFrame, stream_name};
@@ -26,12 +26,17 @@ pub(super) const CONSUMER: &str = "realtime";
 pub(super) struct Relay {
     plan: Arc<Plan>,
     engine: Arc<dyn Engine>,
-    node: Place,
+    renewal: Arc<Renewal>,
 }
 
 impl Relay {
-    pub(super) fn new(plan: Arc<Plan>, engine: Arc<dyn Engine>, node: Place) -> Self {
-        Self { plan, engine, node }
+    pub(super) fn new(plan: Arc<Plan>, engine: Arc<dyn Engine>) -> Self {
+        let renewal = Arc::new(Renewal::new(Arc::clone(&engine)));
+        Self {
+            plan,
+            engine,
+            renewal,
+        }
     }
 }
 
@@ -386,6 +391,7 @@ impl Target {
 impl EventSink for Relay {
     fn publish<'a>(&'a self, batch: &'a Batch) -> BoxFuture<'a, Result<()>> {
         Box::pin(async move {
+            self.renewal.make_up().await?;
             let mut appends = Vec::with_capacity(batch.len());
             for event in batch {
                 if event.entity == QueuedFrame::DESC.storage_name {
@@ -417,10 +423,9 @@ impl EventSink for Relay {
 
     fn missed(&self, missed: Missed) -> BoxFuture<'_, ()> {
         Box::pin(async move {
-            if let Some(node) = self.node.get() {
-                tracing::error!(count = missed.count, "rooms start afresh: events were lost");
-                node.hub.start_afresh().await;
-            }
+            let Missed { count, cause, .. } = missed;
+            tracing::error!(count, cause, "all rooms start afresh: events were lost");
+            self.renewal.order().await;
         })
     }
 

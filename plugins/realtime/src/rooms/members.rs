@@ -160,17 +160,6 @@ impl RoomHub {
         }
     }
 
-    /// Tells all members of all rooms that frames were lost: they fetch their data again.
-    pub(crate) async fn start_afresh(&self) {
-        for live in self.live_rooms() {
-            match self.settings.engine.top(&live.stream).await {
-                Ok(top) => live.reset(&top, ResetReason::HistoryUnavailable),
-                // The engine is down: its subscription starts afresh when it is back.
-                Err(error) => tracing::debug!(%error, room = live.room, "no position"),
-            }
-        }
-    }
-
     /// The live rooms now.
     pub(super) fn live_rooms(&self) -> Vec<Arc<Live>> {
         let lives = self.lives.0.lock();

@@ -8,7 +8,7 @@ use linchpin_realtime::engine::{
     Append, Clock, Engine, EventId, History, RedisEngine, RedisEngineOptions, Stream,
 };
 
-use super::redis_server::{Redis, cluster, single};
+use super::redis_server::{Redis, cluster, masters, single};
 
 /// The key of a part of a stream.
 fn key(stream: &str, part: &str) -> String {
@@ -145,4 +145,24 @@ async fn a_server_that_cannot_be_reached_or_refuses_the_password_is_told_apart()
     let down = nowhere.start().await.unwrap_err();
     assert!(down.is_unavailable(), "{down:?}");
     assert!(!format!("{refused:?}{down:?}{nowhere:?}").contains("secret"));
+}
+
+/// The streams of all masters of a cluster, each of which owns two ranges of slots.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_renewal_covers_all_masters_of_a_cluster() {
+    let redis = masters();
+    let engine = redis[0].node(TestClock::default().clock()).await;
+    let name = |n: usize| Stream::new(format!("tasks:{n}:live"), History::default());
+    let streams: Vec<Stream> = (0..60).map(name).collect();
+    let mut before = Vec::new();
+    for stream in &streams {
+        before.push(engine.top(stream).await.unwrap().epoch);
+    }
+    for one in &redis {
+        assert_ne!(one.cli(&["DBSIZE"]).trim(), "0");
+    }
+    engine.renew().await.unwrap();
+    for (stream, before) in streams.iter().zip(before) {
+        assert_ne!(engine.top(stream).await.unwrap().epoch, before);
+    }
 }

@@ -24,12 +24,23 @@ pub fn single() -> Redis {
 pub fn cluster() -> Redis {
     let redis = Redis::start(true);
     redis.cli(&["CLUSTER", "ADDSLOTSRANGE", "0", "16383"]);
-    let until = Instant::now() + Duration::from_secs(30);
-    while !redis.cli(&["CLUSTER", "INFO"]).contains("cluster_state:ok") {
-        assert!(Instant::now() < until, "the cluster is not ready");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    redis.wait_for("cluster_state:ok");
     redis
+}
+
+/// A cluster of two masters. Each owns two ranges of slots.
+#[allow(dead_code)] // not every test needs a cluster
+pub fn masters() -> [Redis; 2] {
+    let all = [Redis::start(true), Redis::start(true)];
+    let [first, second] = &all;
+    first.cli(&["CLUSTER", "ADDSLOTSRANGE", "0", "4095", "8192", "12287"]);
+    second.cli(&["CLUSTER", "ADDSLOTSRANGE", "4096", "8191", "12288", "16383"]);
+    first.cli(&["CLUSTER", "MEET", "127.0.0.1", &second.port.to_string()]);
+    for one in &all {
+        one.wait_for("cluster_slots_assigned:16384");
+        one.wait_for("cluster_state:ok");
+    }
+    all
 }
 
 /// The program: Redis, or Valkey if `LINCHPIN_TEST_REDIS` names it.
@@ -67,6 +78,15 @@ impl Redis {
             if redis.try_up() {
                 return redis;
             }
+        }
+    }
+
+    /// Waits until the cluster says this of itself.
+    fn wait_for(&self, state: &str) {
+        let until = Instant::now() + Duration::from_secs(30);
+        while !self.cli(&["CLUSTER", "INFO"]).contains(state) {
+            assert!(Instant::now() < until, "the cluster is not ready");
+            std::thread::sleep(Duration::from_millis(20));
         }
     }
 

@@ -8,7 +8,7 @@ use super::{
 use crate::engine::{Delivery, Engine, History, Position, ResetReason, Stream, Subscription};
 
 /// The next delivery, which must be a reset for a new epoch.
-async fn new_epoch(live: &mut Subscription) -> Position {
+pub(super) async fn new_epoch(live: &mut Subscription) -> Position {
     match next(live).await {
         Delivery::Reset {
             position,

@@ -14,6 +14,7 @@ pub mod histories;
 pub mod joins;
 pub mod messages;
 pub mod presences;
+pub mod renewals;
 pub mod restarts;
 
 use std::sync::Arc;
@@ -211,6 +212,9 @@ macro_rules! engine_conformance {
                 a_lease_that_is_not_renewed_ends,
                 a_snapshot_lists_the_earliest_arrivals_and_counts_all,
                 presence_is_rebuilt_by_renewal_after_a_loss;
+            renewals: a_renewal_gives_every_stream_a_new_epoch,
+                a_renewal_among_appends_is_one_reset_and_no_hole,
+                a_renewal_keeps_fences;
             faults: lost_data_is_one_reset_and_a_new_epoch,
                 a_lost_stream_is_one_reset_and_a_new_epoch,
                 lost_frames_end_recovery_but_not_live_delivery,

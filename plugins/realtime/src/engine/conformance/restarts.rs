@@ -32,6 +32,7 @@ pub async fn a_stopped_engine_is_unavailable_and_continues_after_its_start(harne
                 .is_unavailable()
         );
         assert!(a.ready().await.unwrap_err().is_unavailable());
+        assert!(a.renew().await.unwrap_err().is_unavailable());
         assert!(
             a.send(&stream, "x".into())
                 .await

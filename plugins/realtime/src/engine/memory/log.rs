@@ -138,6 +138,11 @@ impl Logs {
         }
     }
 
+    /// Forgets all streams: each gets a new epoch at its next use. Fences stay.
+    pub(super) fn renew(&mut self) {
+        self.streams.clear();
+    }
+
     /// Replaces the epoch if it is the lost one; returns the position, and whether it is new.
     pub(super) fn replace_epoch(
         &mut self,

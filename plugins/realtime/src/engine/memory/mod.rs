@@ -239,6 +239,14 @@ impl Engine for MemoryEngine {
         Box::pin(self.0.ends.feeds.subscribe(source, stream))
     }
 
+    fn renew(&self) -> BoxFuture<'_, Result<()>> {
+        now(self.0.answers().map(|()| {
+            let mut logs = self.0.storage.logs.lock();
+            logs.renew();
+            self.0.tell(To::All, |ends| ends.feeds.doubt_all());
+        }))
+    }
+
     fn send<'a>(&'a self, stream: &'a Stream, message: Bytes) -> BoxFuture<'a, Result<()>> {
         now(self
             .0

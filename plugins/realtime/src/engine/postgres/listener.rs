@@ -74,6 +74,7 @@ async fn listen(inner: &Inner, listener: &mut PgListener) -> String {
 async fn pass(inner: &Inner, notice: Notice) {
     match notice {
         Notice::Alive => {}
+        Notice::Renewed => inner.feeds.doubt_all(),
         Notice::Changed(tag) => inner.reader.wake([tag]),
         Notice::Message(stream, body) => {
             if inner.feeds.is_open(&stream)

@@ -312,6 +312,10 @@ impl Engine for PostgresEngine {
         Box::pin(self.0.feeds.subscribe(source, stream))
     }
 
+    fn renew(&self) -> BoxFuture<'_, Result<()>> {
+        Box::pin(self.0.renew())
+    }
+
     fn send<'a>(&'a self, stream: &'a Stream, message: Bytes) -> BoxFuture<'a, Result<()>> {
         Box::pin(
             self.0

@@ -53,6 +53,8 @@ pub(super) enum Notice {
     Message(String, Body),
     /// For one node or for all.
     Control(Option<NodeId>, Body),
+    /// All streams have new epochs.
+    Renewed,
     /// Shows a node that it hears.
     Alive,
 }
@@ -82,6 +84,7 @@ impl Notice {
             }
             Self::Control(None, body) => format!("c * {}", body.encode()),
             Self::Control(Some(node), body) => format!("c {node} {}", body.encode()),
+            Self::Renewed => "r".to_owned(),
             Self::Alive => "a".to_owned(),
         }
     }
@@ -89,8 +92,10 @@ impl Notice {
     fn decode(line: &str) -> Option<Self> {
         let mut words = line.split(' ');
         let kind = words.next()?;
-        if kind == "a" {
-            return Some(Self::Alive);
+        match kind {
+            "a" => return Some(Self::Alive),
+            "r" => return Some(Self::Renewed),
+            _ => {}
         }
         let to = words.next()?;
         let body = words.next().map(Body::decode);
@@ -140,6 +145,7 @@ mod tests {
         let stream = || "tasks:1 é:live".to_owned();
         let mut notices = vec![
             Notice::Alive,
+            Notice::Renewed,
             Notice::Message(stream(), Body::Inline(vec![0, 255, b'\n', b' '])),
             Notice::Message(stream(), Body::Inline(Vec::new())),
             Notice::Message(stream(), Body::Stored(7)),

@@ -37,8 +37,15 @@ pub(super) enum To {
 #[derive(Default)]
 struct Queue {
     changed: HashSet<Tag>,
+    renewed: bool,
     alive: bool,
     messages: Vec<Outgoing>,
+}
+
+impl Queue {
+    fn is_empty(&self) -> bool {
+        self.changed.is_empty() && !self.renewed && !self.alive && self.messages.is_empty()
+    }
 }
 
 pub(super) struct Notifier {
@@ -57,6 +64,12 @@ impl Notifier {
     /// Tells all nodes that streams have changed. It is repeated until it succeeds.
     pub(super) fn changed(&self, streams: impl IntoIterator<Item = Tag>) {
         self.queue.lock().changed.extend(streams);
+        self.wake.notify_one();
+    }
+
+    /// Tells all nodes that all streams have new epochs. It is repeated until it succeeds.
+    pub(super) fn renewed(&self) {
+        self.queue.lock().renewed = true;
         self.wake.notify_one();
     }
 
@@ -89,17 +102,19 @@ impl Notifier {
         loop {
             self.wake.notified().await;
             let queue = std::mem::take(&mut *self.queue.lock());
-            if queue.changed.is_empty() && !queue.alive && queue.messages.is_empty() {
+            if queue.is_empty() {
                 continue;
             }
             let Queue {
                 changed,
+                renewed,
                 alive,
                 messages,
             } = queue;
             let sending = async {
                 let mut notices: Vec<Notice> =
                     changed.iter().copied().map(Notice::Changed).collect();
+                notices.extend(renewed.then_some(Notice::Renewed));
                 notices.extend(alive.then_some(Notice::Alive));
                 for message in &messages {
                     notices.push(message.notice(&pool, clock()).await?);
@@ -123,6 +138,9 @@ impl Notifier {
             }
             if outcome.is_err() {
                 self.changed(changed);
+                if renewed {
+                    self.renewed();
+                }
                 tokio::time::sleep(RETRY).await;
             } else {
                 tokio::time::sleep(PAUSE).await;

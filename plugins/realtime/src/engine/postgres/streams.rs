@@ -152,6 +152,26 @@ impl Inner {
         Ok(Entries { top, last, frames })
     }
 
+    /// Removes the positions of all streams: each gets a new epoch at its next use. The frames of
+    /// their former epochs are never read again, and are removed when they are too old: there may
+    /// be too many for one statement.
+    pub(super) async fn renew(&self) -> Result<()> {
+        self.run(async {
+            let mut transaction = self.pool.begin().await?;
+            // Readers go on. Appends wait: their locks on single streams are in another order.
+            sqlx::raw_sql(
+                "LOCK TABLE linchpin_realtime_streams IN EXCLUSIVE MODE; \
+                 DELETE FROM linchpin_realtime_streams",
+            )
+            .execute(&mut *transaction)
+            .await?;
+            transaction.commit().await
+        })
+        .await?;
+        self.notifier.renewed();
+        Ok(())
+    }
+
     async fn replace(&self, stream: &Stream, lost: Epoch) -> Result<Position> {
         let query = sqlx::query_scalar::<_, bool>("SELECT linchpin_realtime_replace($1, $2, $3)")
             .bind(stream.name())

@@ -34,6 +34,31 @@ impl Keys {
         self.of(stream, "")
     }
 
+    /// A pattern of the keys of all positions, as `SCAN` takes it.
+    pub(super) fn positions(&self) -> String {
+        let mut pattern = String::new();
+        for letter in self.prefix.chars() {
+            if "\\*?[]".contains(letter) {
+                pattern.push('\\');
+            }
+            pattern.push(letter);
+        }
+        pattern + "{*}:p"
+    }
+
+    /// The log of the stream whose position has this key, and its channel; `None` for a foreign
+    /// key.
+    pub(super) fn of_position(&self, key: &str) -> Option<([String; 3], String)> {
+        let tagged = key.strip_suffix(":p")?;
+        let name = tagged.strip_prefix(&self.prefix)?;
+        let name = name.strip_prefix('{')?.strip_suffix('}')?;
+        let own = !name.is_empty() && !name.contains(['{', '}']);
+        own.then(|| {
+            let log = [":p", ":s", ":i"].map(|part| format!("{tagged}{part}"));
+            (log, tagged.to_owned())
+        })
+    }
+
     pub(super) fn node(&self, node: &NodeId) -> String {
         format!("{}node:{node}", self.prefix)
     }
@@ -83,6 +108,19 @@ mod tests {
             let channel = keys.channel(name);
             assert_eq!(tag(&channel), tag(&all[0]));
             assert_eq!(keys.stream(&channel).as_deref(), Some(name));
+            let [position, ..] = keys.log(&stream);
+            let found = keys.of_position(&position);
+            assert_eq!(found, Some((keys.log(&stream), channel)));
+        }
+        assert_eq!(keys.positions(), "my%7Bapp%7D:{*}:p");
+        assert_eq!(Keys::new("a*[b]\\").positions(), "a\\*\\[b\\]\\\\{*}:p");
+        for foreign in [
+            "my%7Bapp%7D:x:p",
+            "my%7Bapp%7D:{}:p",
+            "my%7Bapp%7D:{a}{b}:p",
+            "{a}:p",
+        ] {
+            assert_eq!(keys.of_position(foreign), None, "{foreign}");
         }
         assert_eq!(keys.stream(&keys.all_nodes()), None);
         assert_eq!(keys.stream(&keys.node(&NodeId::random())), None);

@@ -1,11 +1,14 @@
 //! Connections to a server or to a cluster.
 
+use std::collections::HashSet;
+
 use redis::aio::{ConnectionLike, MultiplexedConnection};
 use redis::cluster::ClusterClient;
 use redis::cluster_async::ClusterConnection;
+use redis::cluster_routing::{Route, RoutingInfo, SingleNodeRoutingInfo, SlotAddr};
 use redis::{
     AsyncConnectionConfig, Client, ConnectionInfo, FromRedisValue, InfoDict, IntoConnectionInfo,
-    ProtocolVersion, PushInfo, RedisResult, ScriptInvocation,
+    ProtocolVersion, PushInfo, RedisResult, ScriptInvocation, Value, from_redis_value,
 };
 use tokio::sync::mpsc;
 
@@ -23,6 +26,36 @@ pub(super) struct Address {
 pub(super) enum Link {
     Single(MultiplexedConnection),
     Cluster(ClusterConnection),
+}
+
+/// The slots of a cluster, as ranges with the id of their master; empty for a single server.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Slots(Vec<(u16, u16, String)>);
+
+impl Slots {
+    /// A slot of each master; `None` stands for the single server.
+    pub(super) fn masters(&self) -> Vec<Option<u16>> {
+        if self.0.is_empty() {
+            return vec![None];
+        }
+        let mut seen = HashSet::new();
+        let ranges = self.0.iter().filter(|(_, _, id)| seen.insert(id));
+        ranges.map(|(start, ..)| Some(*start)).collect()
+    }
+
+    /// From the answer of `CLUSTER SLOTS`: for each range its bounds, its master, and its replicas.
+    fn read(answer: Value) -> RedisResult<Self> {
+        let mut ranges: Vec<(u16, u16, String)> = Vec::new();
+        for range in from_redis_value::<Vec<Vec<Value>>>(answer)? {
+            let mut range = range.into_iter();
+            let mut next = || range.next().unwrap_or(Value::Nil);
+            let (start, end) = (from_redis_value(next())?, from_redis_value(next())?);
+            let id = from_redis_value::<Vec<Value>>(next())?.into_iter().nth(2);
+            ranges.push((start, end, from_redis_value(id.unwrap_or(Value::Nil))?));
+        }
+        ranges.sort();
+        Ok(Self(ranges))
+    }
 }
 
 impl Address {
@@ -119,6 +152,40 @@ impl Link {
             .into_iter()
             .map(redis::Value::extract_error)
             .collect())
+    }
+
+    /// The slots of the cluster now.
+    pub(super) async fn slots(&mut self) -> RedisResult<Slots> {
+        let Self::Cluster(connection) = self else {
+            return Ok(Slots::default());
+        };
+        let mut command = redis::cmd("CLUSTER");
+        command.arg("SLOTS");
+        let any = RoutingInfo::SingleNode(SingleNodeRoutingInfo::RandomPrimary);
+        Slots::read(connection.route_command(command, any).await?)
+    }
+
+    /// Some keys of hashes that a pattern matches, and the cursor for the next ones. `master` is a
+    /// slot of the master that is searched.
+    pub(super) async fn scan(
+        &mut self,
+        master: Option<u16>,
+        cursor: &str,
+        pattern: &str,
+    ) -> RedisResult<(String, Vec<String>)> {
+        let mut command = redis::cmd("SCAN");
+        command.arg(cursor).arg("MATCH").arg(pattern);
+        command.arg("COUNT").arg(1000).arg("TYPE").arg("hash");
+        match (self, master) {
+            (Self::Cluster(connection), Some(slot)) => {
+                let route = Route::new(slot, SlotAddr::Master);
+                let node = RoutingInfo::SingleNode(SingleNodeRoutingInfo::SpecificNode(route));
+                Ok(from_redis_value(
+                    connection.route_command(command, node).await?,
+                )?)
+            }
+            (link, _) => link.run(&command).await,
+        }
     }
 
     pub(super) async fn ping(&mut self) -> RedisResult<()> {

@@ -6,6 +6,7 @@
 mod keys;
 mod link;
 mod listener;
+mod renewal;
 mod scripts;
 mod streams;
 
@@ -268,6 +269,10 @@ impl Engine for RedisEngine {
     fn subscribe<'a>(&'a self, stream: &'a Stream) -> BoxFuture<'a, Result<Subscription>> {
         let source = Arc::clone(&self.0) as Arc<dyn Source>;
         Box::pin(self.0.feeds.subscribe(source, stream))
+    }
+
+    fn renew(&self) -> BoxFuture<'_, Result<()>> {
+        Box::pin(renewal::renew(&self.0))
     }
 
     fn send<'a>(&'a self, stream: &'a Stream, message: Bytes) -> BoxFuture<'a, Result<()>> {

@@ -102,6 +102,17 @@ end
 return entries(p, s, epoch, offset, '0', 0)
 ";
 
+/// Keys: p, s, i, channel. Argument: a new epoch. Fences stay.
+const RENEW: &str = r"
+local p, s, i, channel = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+redis.call('DEL', s, i)
+if redis.call('EXISTS', p) == 0 then return 0 end
+redis.call('HDEL', p, 'last')
+redis.call('HSET', p, 'epoch', ARGV[1], 'offset', '0')
+redis.call('SPUBLISH', channel, 'r')
+return 1
+";
+
 /// What the functions of presence share.
 ///
 /// - `l` is a hash: for each user `<node>:<end of lease>`, separated by commas.
@@ -213,6 +224,7 @@ pub(super) static APPEND_TEXT: LazyLock<String> = LazyLock::new(|| format!("{COM
 pub(super) static APPENDS: LazyLock<Script> = LazyLock::new(|| Script::new(&APPEND_TEXT));
 pub(super) static READS: LazyLock<Script> = LazyLock::new(|| script(COMMON, ENTRIES));
 pub(super) static REPLACES: LazyLock<Script> = LazyLock::new(|| script(COMMON, REPLACE));
+pub(super) static RENEWS: LazyLock<Script> = LazyLock::new(|| Script::new(RENEW));
 pub(super) static ENTERS: LazyLock<Script> = LazyLock::new(|| script(PRESENCE, ENTER));
 pub(super) static LEAVES: LazyLock<Script> = LazyLock::new(|| script(PRESENCE, LEAVE));
 pub(super) static EXPIRES: LazyLock<Script> = LazyLock::new(|| script(PRESENCE, EXPIRE));
