@@ -80,6 +80,8 @@ pub enum ResetReason {
     PersistenceUnavailable,
     /// A check of the subscription failed.
     Unavailable,
+    /// The subscriber sees other events than before.
+    RightsChanged,
     /// The room was not joined.
     Denied,
 }
@@ -94,6 +96,7 @@ impl ResetReason {
             Self::NotRecoverable => "not_recoverable",
             Self::PersistenceUnavailable => "persistence_unavailable",
             Self::Unavailable => "unavailable",
+            Self::RightsChanged => "rights_changed",
             Self::Denied => "denied",
         }
     }

@@ -427,6 +427,37 @@ async fn a_policy_refuses_at_the_start_and_ends_the_stream_later() {
 }
 
 #[tokio::test]
+async fn a_check_that_fails_ends_the_stream_after_a_reset() {
+    let node = node().await;
+    let mut alice = node.open(&CHORES, "alice", Resume::Top).await.unwrap();
+    alice.text().await;
+    *node.sessions.stuck.lock() = true;
+    tokio::time::pause();
+    let id = node.hub.all()[0].id().to_owned();
+    let entry = node.hub.entry(&id).unwrap();
+    node.hub.check_rights(&entry).await;
+    let mut all = String::new();
+    loop {
+        match alice.text().await {
+            text if text.is_empty() => break,
+            text => all.push_str(&text),
+        }
+    }
+    let [reset, close] = all.split("\n\n").collect::<Vec<_>>()[..2] else {
+        panic!("{all}")
+    };
+    assert!(reset.starts_with("event: linchpin:reset\nid: "), "{reset}");
+    assert!(
+        reset.contains(r#""offset":0,"reason":"unavailable""#),
+        "{reset}"
+    );
+    assert_eq!(
+        close,
+        "event: linchpin:close\ndata: {\"code\":1013,\"reason\":\"try again later\"}"
+    );
+}
+
+#[tokio::test]
 async fn a_client_that_reads_nothing_ends_alone() {
     let node = node().await;
     let mut slow = node.open(&NOTICES, "alice", Resume::Top).await.unwrap();

@@ -8,8 +8,8 @@ use linchpin::axum::http::HeaderMap;
 use linchpin::{Code, Error, Result, Uuid};
 
 use super::carrier::Carrier;
-use super::join::Replay;
 use super::live::shown_position;
+use super::replay::Replay;
 use super::{Arrival, Entry, RoomHub};
 use crate::channel::SseDesc;
 use crate::connection::{Connection, Hub, Identity, Kind, Meter};

@@ -8,24 +8,21 @@ use linchpin::{Actor, ActorKind, Code, Error, Result};
 
 use super::carrier::Carrier;
 use super::guards::{Guards, Tuples};
-use super::live::{Live, shown_position};
+use super::live::{Affected, Live, shown_position};
 use super::members::InUse;
 use super::presence::Snapshot;
+use super::replay::Replay;
 use super::stored::stream_name;
 use super::{Entry, RoomHub};
 use crate::channel::{ChannelDesc, RoomName};
 use crate::connection::{Connection, Joined, count, key_of};
 use crate::engine;
 use crate::protocol::{
-    INVALID_ROOM, Position, PresenceList, ResetReason, ServerFrame, Subscribed, TOO_MANY_ROOMS,
+    INVALID_ROOM, Position, PresenceList, ServerFrame, Subscribed, TOO_MANY_ROOMS,
 };
 
-/// The most frames that are replayed; a client that missed more starts at the top.
-const MOST_REPLAYED: usize = 500;
 /// The longest check of a subscription.
 const LONGEST_CHECK: Duration = Duration::from_secs(1);
-/// The most bytes of replayed frames.
-const MOST_BYTES: usize = 1 << 20;
 
 /// A member that joins, for whom frames are held back. Dropped, it is none.
 pub(super) struct Joining<'a> {
@@ -36,6 +33,8 @@ pub(super) struct Joining<'a> {
     live: Arc<Live>,
     /// Whether it is counted as present.
     arrived: bool,
+    /// The count of changes of the caller's rights before its last check.
+    rights: u64,
 }
 
 /// A member whose first frames are ready.
@@ -68,9 +67,14 @@ impl Joining<'_> {
         let room = live.room.clone();
         let mut state = entry.state.lock();
         state.rooms.insert(room, Arc::clone(&live));
+        let changed = state.rights != self.rights;
         drop(state);
-        let ended = live.release(connection, top);
-        hub.end_subscriptions(&live, ended);
+        let mut affected = live.release(connection, top);
+        if changed && affected.iter().all(|one| one.code.is_none()) {
+            // The check that came with the change did not know of this room.
+            affected = vec![Affected::again(connection)];
+        }
+        hub.end_subscriptions(&live, affected);
         if connection.is_closing() {
             // The connection may have ended before the room was among its rooms.
             hub.leave(entry, &live.room);
@@ -166,6 +170,7 @@ impl RoomHub {
             used: Some(used),
             live: Arc::clone(&live),
             arrived: false,
+            rights,
         };
         live.hold(connection, Arc::from([]));
         let (tuples, now_owners) = self.admit(entry, carrier, id).await?;
@@ -173,13 +178,20 @@ impl RoomHub {
             return Err(Error::unavailable("the caller's partition has changed"));
         }
         live.update(connection.id(), Arc::clone(&tuples));
-        let replay = self.replay(&live, since, &tuples, connection).await?;
+        let mut replay = self.replay(&live, since, &tuples, connection).await?;
         joining.arrived = carrier.presence();
         let presence = self.arrive_in(entry, &live).await;
-        if entry.state.lock().rights != rights {
+        joining.rights = entry.state.lock().rights;
+        if joining.rights != rights {
             // Checked once more with the new rights, before anything is sent.
-            let (tuples, _) = self.admit(entry, carrier, id).await?;
-            live.update(connection.id(), tuples);
+            let (now_tuples, now_owners) = self.admit(entry, carrier, id).await?;
+            if now_owners != owners {
+                return Err(Error::unavailable("the caller's partition has changed"));
+            }
+            if now_tuples != tuples {
+                live.update(connection.id(), Arc::clone(&now_tuples));
+                replay = self.replay(&live, since, &now_tuples, connection).await?;
+            }
         }
         Ok(Entered {
             joining,
@@ -298,109 +310,6 @@ impl RoomHub {
             return Err(Error::unauthorized());
         }
         self.settings.caller.allows(&policy, actor)
-    }
-
-    /// Reads what a client has missed.
-    async fn replay(
-        &self,
-        live: &Arc<Live>,
-        since: Option<&Position>,
-        tuples: &Tuples,
-        connection: &Connection,
-    ) -> Result<Replay> {
-        let engine = &self.settings.engine;
-        let at_top = Replay::at;
-        let Some(since) = since else {
-            let top = engine.top(&live.stream).await?;
-            return Ok(at_top(top, Joined::Fresh));
-        };
-        if !live.stream.history.is_recoverable() {
-            let top = engine.top(&live.stream).await?;
-            return Ok(at_top(top, Joined::Reset(ResetReason::NotRecoverable)));
-        }
-        let read = engine
-            .read(&live.stream, since.offset, MOST_REPLAYED + 1)
-            .await;
-        let slice = match read {
-            Ok(slice) => slice,
-            Err(engine::EngineError::Failed(cause)) => {
-                tracing::error!(%cause, "the history of a room cannot be read");
-                let top = engine.top(&live.stream).await?;
-                let reason = ResetReason::PersistenceUnavailable;
-                return Ok(at_top(top, Joined::Reset(reason)));
-            }
-            Err(error) => return Err(error.into()),
-        };
-        let reset = |reason| Ok(at_top(slice.top, Joined::Reset(reason)));
-        if slice.top.epoch.as_str() != &*since.epoch {
-            return reset(ResetReason::EpochChanged);
-        }
-        if since.offset > slice.top.offset {
-            return reset(ResetReason::OffsetAhead);
-        }
-        let bytes: usize = slice.frames.iter().map(|frame| frame.data.len()).sum();
-        let too_much = slice.frames.len() > MOST_REPLAYED || bytes > MOST_BYTES;
-        if slice.gap || too_much || !slice.reaches_top() {
-            return reset(ResetReason::HistoryUnavailable);
-        }
-        let outbound_bytes = self.settings.limits.outbound_bytes;
-        let placed = slice.frames.iter();
-        let placed: Vec<_> = placed
-            .map(|frame| live.place(frame, outbound_bytes))
-            .collect();
-        let shown = live.frames_for(&placed, tuples, connection);
-        let replayed = shown.frames.len() as u64;
-        Ok(Replay {
-            start: engine::Position {
-                offset: since.offset,
-                ..slice.top
-            },
-            top: slice.top,
-            joined: Joined::Recovered(replayed),
-            frames: shown.frames,
-            to_the_end: shown.to_the_end,
-        })
-    }
-}
-
-/// What a member gets before the live frames.
-pub(super) struct Replay {
-    /// The position before the first frame.
-    pub(super) start: engine::Position,
-    /// The position after the last one.
-    pub(super) top: engine::Position,
-    pub(super) joined: Joined,
-    pub(super) frames: Vec<ServerFrame>,
-    /// Whether the last of `frames` is at the top, or nothing was missed.
-    pub(super) to_the_end: bool,
-}
-
-impl Replay {
-    /// Nothing is replayed; the member starts at the top.
-    fn at(top: engine::Position, joined: Joined) -> Self {
-        Self {
-            start: top,
-            top,
-            joined,
-            frames: Vec::new(),
-            to_the_end: true,
-        }
-    }
-}
-
-impl Joined {
-    fn recovered(self) -> Option<u64> {
-        match self {
-            Self::Recovered(frames) => Some(frames),
-            Self::Fresh | Self::Reset(_) => None,
-        }
-    }
-
-    pub(super) fn reason(self) -> Option<ResetReason> {
-        match self {
-            Self::Reset(reason) => Some(reason),
-            Self::Fresh | Self::Recovered(_) => None,
-        }
     }
 }
 

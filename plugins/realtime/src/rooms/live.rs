@@ -27,19 +27,21 @@ pub(super) struct Live {
     pub(super) stream: Stream,
     pub(super) guards: Arc<Guards>,
     pub(super) clock: Arc<dyn Fn() -> Timestamp + Send + Sync>,
-    members: Mutex<HashMap<Arc<str>, Member>>,
+    pub(super) members: Mutex<HashMap<Arc<str>, Member>>,
+    /// The position up to which members were given frames; locked after `members`.
+    pub(super) at: Mutex<Option<engine::Position>>,
     /// Hashes users for [`Member::named`].
     hasher: RandomState,
 }
 
-struct Member {
-    connection: Arc<Connection>,
-    tuples: Tuples,
+pub(super) struct Member {
+    pub(super) connection: Arc<Connection>,
+    pub(super) tuples: Tuples,
     /// What arrived while the member joins; `None` once it has joined.
-    held: Option<Held>,
+    pub(super) held: Option<Held>,
     /// The position up to which it got everything when it joined. The subscription of the node may
     /// be behind it.
-    joined_at: Option<engine::Position>,
+    pub(super) joined_at: Option<engine::Position>,
     /// The users of its presence snapshot, as hashes in ascending order, who neither came nor left
     /// since. Their arrival may still be on its way from the engine.
     named: Vec<u64>,
@@ -72,7 +74,7 @@ struct Change {
 }
 
 #[derive(Default)]
-struct Held {
+pub(super) struct Held {
     frames: Vec<Arc<Placed>>,
     /// What is never stored.
     passing: Vec<(ServerFrame, Class, Option<Change>)>,
@@ -82,7 +84,7 @@ struct Held {
 }
 
 impl Held {
-    fn reset(&mut self, position: Position, reason: ResetReason) {
+    pub(super) fn reset(&mut self, position: Position, reason: ResetReason) {
         self.frames.clear();
         self.reset = Some((position, reason));
     }
@@ -91,8 +93,8 @@ impl Held {
 /// A subscription that the server ends, or checks again.
 pub(super) struct Affected {
     pub(super) connection: Arc<Connection>,
-    /// Why it ends; `None` if a change of the room's record came with the join, so that the check
-    /// of the join may have missed it.
+    /// Why it ends; `None` if a change came with the join, so that the check of the join may have
+    /// missed it.
     pub(super) code: Option<Code>,
 }
 
@@ -104,12 +106,16 @@ impl Affected {
         }
     }
 
-    /// A subscription whose join knew the position of an entry already.
-    fn again(connection: &Arc<Connection>, entry: &Placed) -> Option<Self> {
-        (entry.rechecks || entry.ends_room).then(|| Self {
+    pub(super) fn again(connection: &Arc<Connection>) -> Self {
+        Self {
             connection: Arc::clone(connection),
             code: None,
-        })
+        }
+    }
+
+    /// A subscription whose join knew the position of an entry already.
+    fn known(connection: &Arc<Connection>, entry: &Placed) -> Option<Self> {
+        (entry.rechecks || entry.ends_room).then(|| Self::again(connection))
     }
 }
 
@@ -128,6 +134,7 @@ impl Live {
             guards,
             clock,
             members: Mutex::default(),
+            at: Mutex::default(),
             hasher: RandomState::new(),
         }
     }
@@ -180,7 +187,7 @@ impl Live {
                 ends |= code.is_some();
                 affected.extend(code.map(|code| Affected::ends(connection, code)));
             } else {
-                affected.extend(Affected::again(connection, &placed));
+                affected.extend(Affected::known(connection, &placed));
             }
             verdicts = Verdicts::default();
         }
@@ -195,7 +202,7 @@ impl Live {
         self.members.lock().remove(id).is_some()
     }
 
-    /// Replaces the values of a member after its rights have changed.
+    /// Sets the values of a member that joins.
     pub(super) fn update(&self, id: &str, tuples: Tuples) {
         if let Some(member) = self.members.lock().get_mut(id) {
             member.tuples = tuples;
@@ -226,7 +233,9 @@ impl Live {
     fn frame(&self, placed: &Arc<Placed>) -> Vec<Affected> {
         let mut verdicts = Verdicts::default();
         let mut affected = Vec::new();
-        self.members.lock().retain(|_, member| {
+        let mut members = self.members.lock();
+        *self.at.lock() = Some(placed.position);
+        members.retain(|_, member| {
             if let Some(held) = &mut member.held {
                 if held.frames.len() < MOST_HELD {
                     held.frames.push(Arc::clone(placed));
@@ -241,7 +250,7 @@ impl Live {
                 top.epoch == position.epoch && position.offset <= top.offset
             };
             if member.joined_at.is_some_and(known) {
-                affected.extend(Affected::again(&member.connection, placed));
+                affected.extend(Affected::known(&member.connection, placed));
                 return true;
             }
             let code = self.give(member, placed, &mut verdicts);
@@ -277,10 +286,12 @@ impl Live {
         }
     }
 
-    pub(super) fn reset(&self, position: &engine::Position, reason: ResetReason) {
+    fn reset(&self, position: &engine::Position, reason: ResetReason) {
+        let mut members = self.members.lock();
+        *self.at.lock() = Some(*position);
         let position = shown_position(position);
         let frame = self.reset_frame(&position, reason);
-        for member in self.members.lock().values_mut() {
+        for member in members.values_mut() {
             match &mut member.held {
                 Some(held) => held.reset(position.clone(), reason),
                 None => {

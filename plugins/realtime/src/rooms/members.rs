@@ -14,7 +14,7 @@ use super::live::{Affected, Live};
 use super::{Entry, RoomHub};
 use crate::connection::{Connection, Kind};
 use crate::engine::Stream;
-use crate::protocol::{Close, ResetReason, ServerFrame};
+use crate::protocol::{Close, ServerFrame};
 
 /// The live rooms of a node, by the name of their stream.
 #[derive(Default)]
@@ -95,6 +95,7 @@ impl RoomHub {
     /// Subscribes to the stream of a room and starts the task that passes on its frames.
     async fn pump(&self, live: &Arc<Live>) -> Result<AbortHandle> {
         let mut subscription = self.settings.engine.subscribe(&live.stream).await?;
+        live.begin(subscription.position());
         let (me, live) = (std::sync::Weak::clone(&self.me), Arc::clone(live));
         let outbound_bytes = self.settings.limits.outbound_bytes;
         let task = tokio::spawn(async move {

@@ -16,7 +16,10 @@ mod members;
 mod origin;
 mod placed;
 mod presence;
+mod replay;
 mod rights;
+#[cfg(test)]
+mod rights_tests;
 mod stored;
 #[cfg(test)]
 mod tests;

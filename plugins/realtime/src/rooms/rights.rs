@@ -8,11 +8,15 @@ use linchpin::{Code, Error};
 use tokio::time::{Instant, sleep_until};
 
 use super::carrier::Carrier;
+use super::guards::Tuples;
+use super::live::{Live, Member, shown_position};
 use super::members::end_subscription;
 use super::stored::stream_name;
 use super::{Entry, RoomHub};
 use crate::channel::RoomName;
-use crate::engine::RENEWAL;
+use crate::connection::Class;
+use crate::engine::{self, RENEWAL};
+use crate::protocol::ResetReason;
 
 impl RoomHub {
     /// Watches changes of credentials, checks standing subscriptions from time to time, and renews
@@ -85,7 +89,7 @@ impl RoomHub {
             };
             let refused = match self.admit(entry, live.carrier, id.as_deref()).await {
                 Ok((tuples, owners)) if stream_name(&room, &owners) == live.stream.name() => {
-                    live.update(entry.connection.id(), tuples);
+                    live.change(entry.connection.id(), tuples);
                     continue;
                 }
                 // The caller belongs to another partition now.
@@ -98,9 +102,62 @@ impl RoomHub {
                 // A check that cannot be made counts as a refusal.
                 _ => Code::Unavailable,
             };
+            let connection = &entry.connection;
+            let at = live.position_of(connection.id());
             if self.leave(entry, &room) {
-                end_subscription(&entry.connection, &room, code);
+                // The client cannot tell what it has missed.
+                if let (Code::Unavailable, Some(at)) = (code, at) {
+                    let at = shown_position(&at);
+                    connection.send(live.reset_frame(&at, ResetReason::Unavailable));
+                }
+                end_subscription(connection, &room, code);
             }
         }
+    }
+}
+
+impl Live {
+    /// Sets the values of a member that were found by a later check. With other values it starts
+    /// afresh: events that it sees now were withheld before, or the other way round.
+    pub(super) fn change(&self, id: &str, tuples: Tuples) {
+        let mut members = self.members.lock();
+        let Some(member) = members.get_mut(id) else {
+            return;
+        };
+        if member.tuples == tuples {
+            return;
+        }
+        member.tuples = tuples;
+        let Some(at) = self.place_of(member) else {
+            return;
+        };
+        let (position, reason) = (shown_position(&at), ResetReason::RightsChanged);
+        match &mut member.held {
+            Some(held) => held.reset(position, reason),
+            None => {
+                let frame = self.reset_frame(&position, reason);
+                member.connection.push(frame, Class::Durable);
+            }
+        }
+    }
+
+    /// The position up to which a member was given frames.
+    pub(super) fn position_of(&self, id: &str) -> Option<engine::Position> {
+        let members = self.members.lock();
+        members.get(id).and_then(|member| self.place_of(member))
+    }
+
+    fn place_of(&self, member: &Member) -> Option<engine::Position> {
+        let at = *self.at.lock();
+        // The subscription of the node may be behind the place at which the member has joined.
+        let joined = member.joined_at.filter(|joined| {
+            at.is_none_or(|at| at.epoch == joined.epoch && at.offset < joined.offset)
+        });
+        joined.or(at)
+    }
+
+    /// The subscription of the node begins at this position.
+    pub(super) fn begin(&self, position: engine::Position) {
+        self.at.lock().get_or_insert(position);
     }
 }
