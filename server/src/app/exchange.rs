@@ -5,8 +5,9 @@
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use axum::body::{Body, Bytes, HttpBody};
 use hyper::body::{Frame, SizeHint};
@@ -30,6 +31,9 @@ struct State {
     upgraded: AtomicBool,
     /// Whether any request has reached the service.
     begun: AtomicBool,
+    /// The limit in milliseconds for a client that does not read the present response; 0 if the
+    /// response has no limit of its own.
+    unread: AtomicU64,
     /// The function that takes over the socket after the change of protocol.
     socket: Mutex<Option<SocketTask>>,
 }
@@ -41,7 +45,20 @@ impl Exchange {
         self.0.open.fetch_add(1, Relaxed);
         self.0.unflushed.store(true, Relaxed);
         self.0.begun.store(true, Relaxed);
+        self.0.unread.store(0, Relaxed);
         Begun(self.clone())
+    }
+
+    /// Sets a limit for a client that does not read the present response.
+    pub(super) fn limit_unread(&self, limit: Duration) {
+        let millis = u64::try_from(limit.as_millis()).unwrap_or(u64::MAX);
+        self.0.unread.store(millis.max(1), Relaxed);
+    }
+
+    /// The limit for a client that does not read the present response, if it has one of its own.
+    pub(super) fn unread_limit(&self) -> Option<Duration> {
+        let millis = self.0.unread.load(Relaxed);
+        (millis > 0).then(|| Duration::from_millis(millis))
     }
 
     /// Whether there has been any request.

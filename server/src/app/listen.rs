@@ -26,7 +26,7 @@ use super::plugin::Plugin;
 use super::running::{Built, Running};
 use super::stream::WriteTimeout;
 use crate::Result;
-use crate::http::{HttpService, Socket, SocketSlot};
+use crate::http::{HttpService, Socket, SocketSlot, UnreadLimit};
 use crate::resource::sweep;
 
 /// The time limit for the head of a request, and for an idle connection between requests.
@@ -184,7 +184,11 @@ async fn accept(
         let exchange = Exchange::default();
         let begins = exchange.clone();
         let stream = RefusalBodies::new(
-            WriteTimeout::new(ClientWatch::new(stream, exchange.clone()), UNREAD_TIMEOUT),
+            WriteTimeout::new(
+                ClientWatch::new(stream, exchange.clone()),
+                UNREAD_TIMEOUT,
+                exchange.clone(),
+            ),
             exchange.clone(),
         );
         let answer = service_fn(move |mut request: hyper::Request<Incoming>| {
@@ -210,6 +214,9 @@ async fn accept(
                     || answer.status() == hyper::StatusCode::SWITCHING_PROTOCOLS
                 {
                     exchange.upgrade(slot.and_then(|slot| slot.take()));
+                }
+                if let Some(UnreadLimit(limit)) = answer.extensions().get() {
+                    exchange.limit_unread(*limit);
                 }
                 Ok::<_, Infallible>(answer.map(|body| begun.answer(body)))
             }

@@ -9,20 +9,26 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep};
 
+use super::exchange::Exchange;
+
 /// A stream that fails if nothing could be written for a while.
 pub(super) struct WriteTimeout<S> {
     stream: S,
     patience: Duration,
+    /// Knows the limit of the present response.
+    exchange: Exchange,
     /// Runs while a write waits for the client.
     waiting: Pin<Box<Sleep>>,
     is_waiting: bool,
 }
 
 impl<S> WriteTimeout<S> {
-    pub(super) fn new(stream: S, patience: Duration) -> Self {
+    /// `patience` is the limit of responses that have none of their own.
+    pub(super) fn new(stream: S, patience: Duration, exchange: Exchange) -> Self {
         Self {
             stream,
             patience,
+            exchange,
             waiting: Box::pin(tokio::time::sleep(patience)),
             is_waiting: false,
         }
@@ -45,7 +51,9 @@ impl<S> WriteTimeout<S> {
         }
         if !self.is_waiting {
             self.is_waiting = true;
-            self.waiting.as_mut().reset(Instant::now() + self.patience);
+            let own = self.exchange.unread_limit();
+            let patience = own.map_or(self.patience, |own| own.min(self.patience));
+            self.waiting.as_mut().reset(Instant::now() + patience);
         }
         ready!(self.waiting.as_mut().poll(cx));
         Poll::Ready(Err(io::Error::new(
@@ -105,22 +113,41 @@ mod tests {
 
     use super::*;
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn a_client_that_does_not_read_is_given_up() {
         let (ours, mut theirs) = tokio::io::duplex(8);
-        let mut stream = WriteTimeout::new(ours, Duration::from_millis(50));
+        let mut stream = WriteTimeout::new(ours, Duration::from_secs(30), Exchange::default());
         stream.write_all(b"12345678").await.unwrap();
+        let began = Instant::now();
         let stuck = stream.write_all(b"9").await.unwrap_err();
         assert_eq!(stuck.kind(), io::ErrorKind::TimedOut);
+        assert_eq!(began.elapsed().as_secs(), 30);
         let mut read = [0; 8];
         theirs.read_exact(&mut read).await.unwrap();
         assert_eq!(&read, b"12345678");
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
+    async fn a_response_has_a_shorter_limit_of_its_own() {
+        let exchange = Exchange::default();
+        for (limit, seconds) in [(10, 10), (40, 30)] {
+            let _answering = exchange.begin();
+            exchange.limit_unread(Duration::from_secs(limit));
+            let (ours, _theirs) = tokio::io::duplex(8);
+            let mut stream = WriteTimeout::new(ours, Duration::from_secs(30), exchange.clone());
+            let began = Instant::now();
+            assert!(stream.write_all(b"123456789").await.is_err());
+            assert_eq!(began.elapsed().as_secs(), seconds);
+        }
+        // The limit is that of one response.
+        let _answering = exchange.begin();
+        assert_eq!(exchange.unread_limit(), None);
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn a_slow_reader_is_not() {
         let (ours, mut theirs) = tokio::io::duplex(4);
-        let mut stream = WriteTimeout::new(ours, Duration::from_millis(200));
+        let mut stream = WriteTimeout::new(ours, Duration::from_millis(200), Exchange::default());
         let reader = tokio::spawn(async move {
             let mut seen = Vec::new();
             let mut chunk = [0; 4];

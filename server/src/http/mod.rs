@@ -88,7 +88,7 @@ pub use plugin_routes::{
     AnswerDesc, Nothing, Partial, PluginCall, PluginRoute, Reply, Route, RouteDesc, RouteInput,
     Socket, Transport, Upgrade,
 };
-pub(crate) use plugin_routes::{SocketSlot, SocketTask, UPGRADE_REQUIRED};
+pub(crate) use plugin_routes::{SocketSlot, SocketTask, UPGRADE_REQUIRED, UnreadLimit};
 pub use rate::{Caller, RateKey, RateReply, RateStore, RateVerdict, RatesInProcess};
 pub use request_id::RequestId;
 pub(crate) use router::BODIES;

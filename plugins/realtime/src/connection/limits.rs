@@ -51,7 +51,8 @@ pub struct Limits {
     pub heartbeat: Duration,
     /// The longest time from a ping to the next sign of the client: 1 s to 5 min.
     pub heartbeat_timeout: Duration,
-    /// The longest time for which a socket may accept no byte: 1 s to 5 min.
+    /// The longest time for which a socket may accept no byte: 1 s to 5 min; for the responses of
+    /// SSE endpoints 30 s at most.
     pub stall: Duration,
     /// The longest time from the handshake to a good token: 1 s to 5 min.
     pub authentication_time: Duration,

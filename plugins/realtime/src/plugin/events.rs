@@ -175,7 +175,8 @@ async fn events(endpoint: &'static SseDesc, place: Place, call: PluginCall) -> R
         })
         .await?;
     node.drain_late(stream.connection());
-    let reply = Reply::stream(200, MEDIA_TYPE, stream)?;
+    // As for sockets: a client that takes nothing for so long is too slow.
+    let reply = Reply::stream(200, MEDIA_TYPE, stream)?.unread_limit(node.limits.stall);
     let headers = response_headers().into_iter();
     Ok(headers.fold(reply, |reply, (name, value)| reply.header(name, value)))
 }

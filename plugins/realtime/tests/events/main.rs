@@ -6,4 +6,5 @@ mod bed;
 mod client;
 mod peer;
 mod refusals;
+mod stalls;
 mod streams;

@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::body::Body;
 use axum::http::header::{CONNECTION, CONTENT_TYPE, UPGRADE};
@@ -100,6 +101,10 @@ impl PluginCall {
     }
 }
 
+/// The limit of one response for a client that does not read it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct UnreadLimit(pub(crate) Duration);
+
 /// The answer of a plugin's route.
 #[derive(Debug)]
 pub struct Reply(Response<Body>);
@@ -172,6 +177,15 @@ impl Reply {
         let media = HeaderValue::from_str(content_type).map_err(Error::internal)?;
         response.headers_mut().insert(CONTENT_TYPE, media);
         Ok(Self(response))
+    }
+
+    /// With a shorter limit for a client that does not read: its connection is closed when it has
+    /// taken no byte of the waiting response for so long. The limit of all responses is 30 s; a
+    /// longer one has no effect.
+    #[must_use]
+    pub fn unread_limit(mut self, limit: Duration) -> Self {
+        self.0.extensions_mut().insert(UnreadLimit(limit));
+        self
     }
 
     /// Changes the protocol of the connection: sends 101, and then runs `run` with the socket. Add

@@ -7,6 +7,7 @@ mod input;
 mod plan;
 mod upgrade;
 
+pub(crate) use call::UnreadLimit;
 pub use call::{PluginCall, Reply};
 pub(crate) use desc::PluginHandler;
 pub use desc::{AnswerDesc, PluginRoute, Route, RouteDesc, Transport};
