@@ -214,6 +214,15 @@ async fn a_request_without_the_upgrade_is_refused() {
             "{headers}: {answers}"
         );
     }
+    let head = UPGRADE.replacen("GET", "HEAD", 1);
+    let head = head.replacen("keep-alive", "close", 1);
+    let mut stream = TcpStream::connect(app.address()).await.unwrap();
+    stream.write_all(head.as_bytes()).await.unwrap();
+    let answer = rest(&mut stream).await;
+    assert!(
+        answer.contains(" 426 ") && answer.ends_with("\r\n\r\n"),
+        "{answer}"
+    );
     let old = "GET /echo HTTP/1.0\r\nconnection: upgrade\r\nupgrade: echo\r\n\r\n";
     let mut stream = TcpStream::connect(app.address()).await.unwrap();
     stream.write_all(old.as_bytes()).await.unwrap();

@@ -3,6 +3,7 @@
 use serde_json::json;
 
 use crate::bed::Bed;
+use crate::raw::{FIN, Raw, TEXT, frame};
 use crate::socket::Socket;
 
 #[tokio::test]
@@ -84,4 +85,95 @@ async fn endpoints_are_in_the_document_of_the_api() {
     let body = &refresh["requestBody"]["content"]["application/json"]["schema"];
     assert!(body["$ref"].is_string(), "{refresh}");
     bed.app.stop().await.unwrap();
+}
+
+/// A request for a WebSocket, with changes; an empty value removes a header.
+fn request(line: &str, changes: &[(&str, &str)]) -> Vec<u8> {
+    let mut headers = vec![
+        ("Host", "app.test"),
+        ("Connection", "Upgrade"),
+        ("Upgrade", "websocket"),
+        ("Sec-WebSocket-Version", "13"),
+        ("Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ=="),
+    ];
+    headers.retain(|(name, _)| changes.iter().all(|(changed, _)| changed != name));
+    let mut text = format!("{line}\r\n");
+    for (name, value) in headers.iter().chain(changes) {
+        if !value.is_empty() {
+            text.push_str(&format!("{name}: {value}\r\n"));
+        }
+    }
+    (text + "\r\n").into_bytes()
+}
+
+/// A request line, changed headers, the status, and a part of the answer's head.
+type Case = (
+    &'static str,
+    Vec<(&'static str, &'static str)>,
+    u16,
+    &'static str,
+);
+
+#[tokio::test]
+async fn every_part_of_the_handshake_is_checked() {
+    const GET: &str = "GET /__ws HTTP/1.1";
+    const VERSION: &str = "sec-websocket-version: 13";
+    const UPGRADE: &str = "upgrade: websocket";
+    let bed = Bed::start().await;
+    let key = |key: &'static str| vec![("Sec-WebSocket-Key", key)];
+    let version = |version: &'static str| vec![("Sec-WebSocket-Version", version)];
+    let cases: Vec<Case> = vec![
+        (GET, vec![], 101, "connection: upgrade"),
+        (GET, vec![("Upgrade", "WebSocket")], 101, UPGRADE),
+        (GET, vec![("Upgrade", "h2c, websocket")], 101, UPGRADE),
+        (
+            GET,
+            vec![("Connection", "keep-alive, upgrade")],
+            101,
+            UPGRADE,
+        ),
+        (GET, vec![("Origin", "http://app.test")], 101, UPGRADE),
+        (GET, version(""), 400, VERSION),
+        (GET, version("12"), 400, VERSION),
+        (GET, version("8, 13"), 400, VERSION),
+        (GET, version("013"), 400, VERSION),
+        (GET, key(""), 400, VERSION),
+        (GET, key("dGhlIHNhbXBsZSBub25j"), 400, VERSION),
+        (GET, key("dGhlIHNhbXBsZSBub25jZSE="), 400, VERSION),
+        (GET, key("dGhlIHNhbXBsZSBub25jZQ"), 400, VERSION),
+        (GET, key("not base64 at all!!!!!!!"), 400, VERSION),
+        (GET, vec![("Upgrade", "")], 426, UPGRADE),
+        (GET, vec![("Upgrade", "h2c")], 426, UPGRADE),
+        (GET, vec![("Upgrade", "websockets")], 426, UPGRADE),
+        (GET, vec![("Connection", "")], 426, UPGRADE),
+        (GET, vec![("Connection", "keep-alive")], 426, UPGRADE),
+        ("GET /__ws HTTP/1.0", vec![], 426, UPGRADE),
+        ("HEAD /__ws HTTP/1.1", vec![], 426, UPGRADE),
+        ("POST /__ws HTTP/1.1", vec![], 405, "allow: get"),
+        ("GET /__ws?token=x HTTP/1.1", vec![], 400, ""),
+        ("GET /__ws/ HTTP/1.1", vec![], 404, ""),
+        (GET, vec![("Origin", "http://evil.test")], 403, ""),
+        (GET, vec![("Origin", "http://app.test:1")], 403, ""),
+        (GET, vec![("Origin", "null")], 403, ""),
+        (GET, vec![("Sec-WebSocket-Protocol", "chat")], 400, ""),
+        (GET, vec![("Host", "")], 400, ""),
+    ];
+    for (line, changes, status, header) in cases {
+        let name = format!("{line} {changes:?}");
+        let bytes = request(line, &changes);
+        let (mut raw, answer) = Raw::request(bed.app.address(), &bytes).await;
+        assert_eq!(answer[9..12], status.to_string(), "{name}: {answer}");
+        assert!(answer.contains(header), "{name}: {answer}");
+        assert!(!answer.contains("sec-websocket-extensions"), "{answer}");
+        if status == 101 {
+            assert_eq!(raw.json().await["pending"], true, "{name}");
+        }
+    }
+    // Frames that arrive together with the request are read.
+    let mut bytes = request(GET, &[]);
+    bytes.extend(frame(FIN | TEXT, b"ping"));
+    let (mut raw, answer) = Raw::request(bed.app.address(), &bytes).await;
+    assert!(answer.starts_with("http/1.1 101"), "{answer}");
+    assert_eq!(raw.json().await["event"], "connected");
+    assert_eq!(raw.json().await, json!({ "event": "pong" }));
 }

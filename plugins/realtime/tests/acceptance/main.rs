@@ -20,6 +20,7 @@ mod recovery;
 #[cfg(feature = "redis")]
 #[path = "../support/redis.rs"]
 mod redis_server;
+mod rfc6455;
 mod rooms;
 mod settings;
 mod socket;

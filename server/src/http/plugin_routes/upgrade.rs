@@ -6,9 +6,9 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use axum::http::HeaderMap;
 use axum::http::header::{AsHeaderName, CONNECTION, UPGRADE};
 use axum::http::request::Parts;
+use axum::http::{HeaderMap, Method};
 use bytes::{Buf, Bytes};
 use hyper::upgrade::{OnUpgrade, Upgraded};
 use hyper_util::rt::TokioIo;
@@ -35,10 +35,12 @@ pub struct Upgrade {
 
 impl Upgrade {
     /// The upgrade of a request that asks for a protocol; `None` if it does not, or if its
-    /// connection cannot change.
+    /// connection cannot change. The router answers `HEAD` with the route of `GET`, but `HEAD`
+    /// changes no protocol.
     pub(super) fn of(parts: &Parts, protocol: &'static str) -> Option<Self> {
         let on = parts.extensions.get::<OnUpgrade>()?;
-        let asks = lists(&parts.headers, CONNECTION, "upgrade")
+        let asks = parts.method != Method::HEAD
+            && lists(&parts.headers, CONNECTION, "upgrade")
             && lists(&parts.headers, UPGRADE, protocol);
         asks.then(|| Self {
             on: on.clone(),
