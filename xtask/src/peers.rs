@@ -1,8 +1,8 @@
 //! The programs for tests of plugins and migrations. For authentication: an independent generator of
 //! one-time codes, a real mail server, other token libraries, a browser, an identity provider, a
-//! client of its routes, and a client of OpenAPI documents. For realtime: a Redis server, a client
-//! of server-sent events, and two WebSocket clients. For webhooks and push: libraries that sign, verify
-//! and decrypt. For migrations: a linter of their SQL.
+//! client of its routes, and a client of OpenAPI documents. For realtime: a Redis server, two proxies,
+//! a client of server-sent events, and three WebSocket clients. For webhooks and push: libraries that
+//! sign, verify and decrypt. For migrations: a linter of their SQL.
 
 use std::os::unix::fs::MetadataExt;
 use std::process::{Command, Stdio};
@@ -44,7 +44,7 @@ const PUSH: &str = concat!(
 );
 
 /// The name of each program, the command that checks it, and the command that installs it.
-const PEERS: [(&str, &[&str], &[&str]); 19] = [
+const PEERS: [(&str, &[&str], &[&str]); 22] = [
     (
         "openssl",
         &["openssl", "version"],
@@ -54,6 +54,17 @@ const PEERS: [(&str, &[&str], &[&str]); 19] = [
         "redis-server",
         &["redis-server", "--version"],
         &["apt-get", "install", "redis-server"],
+    ),
+    // Debian installs both in a folder that is not in every user's search path.
+    (
+        "nginx",
+        &["sh", "-c", "PATH=$PATH:/usr/sbin nginx -v"],
+        &["apt-get", "install", "nginx-light"],
+    ),
+    (
+        "haproxy",
+        &["sh", "-c", "PATH=$PATH:/usr/sbin haproxy -v"],
+        &["apt-get", "install", "haproxy"],
     ),
     (
         "oathtool",
@@ -158,6 +169,11 @@ const PEERS: [(&str, &[&str], &[&str]); 19] = [
             "-q",
             "websockets>=14,<18",
         ],
+    ),
+    (
+        "wsproto",
+        &["python3", "-c", "import wsproto"],
+        &["python3", "-m", "pip", "install", "-q", "wsproto>=1.2,<2"],
     ),
     (
         "standardwebhooks and svix of npm",

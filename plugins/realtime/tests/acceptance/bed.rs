@@ -10,7 +10,7 @@ use linchpin::{App, Config, Cx, Running};
 use linchpin_auth::{Auth, AuthService, NewUser};
 use linchpin_realtime::channel::{Declared, Rooms};
 use linchpin_realtime::connection::Limits;
-use linchpin_realtime::{Counts, Realtime, channel};
+use linchpin_realtime::{Counts, Realtime, channel, sse};
 use serde_json::{Value as Json, json};
 
 use crate::socket::Socket;
@@ -106,6 +106,12 @@ pub enum TaskLive {
     Task(Task),
 }
 
+sse! {
+    /// The caller's tasks.
+    pub const TASKS = "/__sse/tasks";
+    Task: [created],
+}
+
 static BOARD: Package = package!(
     name = "board",
     entities = [
@@ -120,6 +126,7 @@ pub fn declared() -> Declared {
     Declared::default()
         .channel::<ContainerLive>()
         .channel::<TaskLive>()
+        .sse(TASKS)
 }
 
 /// A running app.

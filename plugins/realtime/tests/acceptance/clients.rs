@@ -1,4 +1,5 @@
-//! Clients that others wrote: the npm package `ws` and the Python package `websockets`.
+//! Clients that others wrote: the npm package `ws`, and the Python packages `websockets` and
+//! `wsproto`.
 
 use std::net::SocketAddr;
 use std::process::Stdio;
@@ -15,7 +16,7 @@ use crate::bed::{Bed, room};
 const PEERS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/peers");
 
 /// A running client. It ends with the value.
-struct Peer {
+pub struct Peer {
     _child: Child,
     input: ChildStdin,
     lines: Lines<BufReader<ChildStdout>>,
@@ -23,9 +24,14 @@ struct Peer {
 
 impl Peer {
     fn open(program: &[&str], address: SocketAddr, token: &str) -> Self {
+        let url = format!("ws://{address}/__ws");
+        Self::start(&[program, &[&url, token]].concat())
+    }
+
+    /// Starts a program with its arguments.
+    pub fn start(program: &[&str]) -> Self {
         let mut child = Command::new(program[0])
             .args(&program[1..])
-            .args([&format!("ws://{address}/__ws"), token])
             .current_dir(PEERS)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -40,7 +46,7 @@ impl Peer {
     }
 
     /// The next thing that happens in the client.
-    async fn next(&mut self) -> Json {
+    pub async fn next(&mut self) -> Json {
         let line = timeout(Duration::from_secs(30), self.lines.next_line()).await;
         let line = line.expect("the client tells nothing").unwrap();
         serde_json::from_str(&line.expect("the client has ended")).unwrap()
@@ -57,7 +63,7 @@ impl Peer {
         }
     }
 
-    async fn send(&mut self, frame: Json) {
+    pub async fn send(&mut self, frame: Json) {
         let line = format!("{frame}\n");
         self.input.write_all(line.as_bytes()).await.unwrap();
     }
@@ -125,4 +131,9 @@ async fn the_npm_client_ws_speaks_the_protocol() {
 #[tokio::test]
 async fn the_python_client_websockets_speaks_the_protocol() {
     speaks_the_protocol(&["python3", "client.py"]).await;
+}
+
+#[tokio::test]
+async fn the_python_client_wsproto_speaks_the_protocol() {
+    speaks_the_protocol(&["python3", "bytes.py"]).await;
 }

@@ -15,6 +15,8 @@ mod outages;
 #[cfg(feature = "postgres")]
 #[path = "../../../../runtime/tests/support/postgres.rs"]
 mod postgres_server;
+#[cfg(feature = "redis")]
+mod proxies;
 mod raw;
 mod recovery;
 #[cfg(feature = "redis")]

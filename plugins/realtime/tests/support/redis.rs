@@ -51,7 +51,7 @@ fn program() -> String {
 /// A port for a server. Ports that the system gives to clients are not used: a connection could take
 /// the port between this call and the start of the server. The bus of a cluster listens on the port
 /// plus 10 000.
-fn free_port() -> u16 {
+pub fn free_port() -> u16 {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let is_free = |port: u16| TcpListener::bind(("127.0.0.1", port)).is_ok();
     loop {
