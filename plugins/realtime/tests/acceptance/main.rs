@@ -7,6 +7,8 @@ mod bed;
 mod clients;
 mod frames;
 mod handshake;
+#[cfg(all(feature = "postgres", feature = "redis"))]
+mod leaders;
 mod limits;
 #[cfg(all(feature = "postgres", feature = "redis"))]
 mod nodes;

@@ -3,23 +3,29 @@
 use std::process::Stdio;
 use std::time::Duration;
 
-use linchpin_realtime::engine::RedisEngineOptions;
+use linchpin_realtime::engine::{PostgresEngineOptions, RedisEngineOptions};
 use linchpin_realtime::{EngineChoice, Realtime};
 use serde_json::json;
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
 
-use crate::bed::{Bed, room};
+use crate::bed::{Bed, User, room};
 use crate::postgres_server as postgres;
 use crate::redis_server::single;
 
-/// The variables of a node in a process of its own: the database, and the port of Redis.
+/// The variables of a node in a process of its own: the database, and the port of Redis. Without a
+/// port, its engine is the database.
 const DATABASE: &str = "LINCHPIN_TEST_NODE_DATABASE";
 const REDIS: &str = "LINCHPIN_TEST_NODE_REDIS";
 
-async fn node(database: &str, redis: u16) -> Bed {
-    let url = format!("redis://127.0.0.1:{redis}");
-    let engine = EngineChoice::Redis(RedisEngineOptions::new(url));
+pub async fn node(database: &str, redis: Option<u16>) -> Bed {
+    let engine = match redis {
+        Some(port) => {
+            let url = format!("redis://127.0.0.1:{port}");
+            EngineChoice::Redis(RedisEngineOptions::new(url))
+        }
+        None => EngineChoice::Postgres(PostgresEngineOptions::new(database)),
+    };
     let plugin = |plugin: Realtime| {
         plugin.engine(engine).configure(|config| {
             config.cluster = true;
@@ -32,7 +38,7 @@ async fn node(database: &str, redis: u16) -> Bed {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn writes_go_on_while_the_engine_is_down_and_all_frames_come_afterwards() {
     let (database, redis) = (postgres::fresh_database(), single());
-    let bed = node(&database, redis.port).await;
+    let bed = node(&database, Some(redis.port)).await;
     let ada = bed.user("ada").await;
     let container = bed.container(&ada, "public").await;
     let mut member = bed.member(&ada, &room(&container)).await;
@@ -60,14 +66,18 @@ async fn writes_go_on_while_the_engine_is_down_and_all_frames_come_afterwards() 
 }
 
 /// A node in a process of its own.
-struct Process {
-    child: Child,
-    address: String,
+pub struct Process {
+    pub child: Child,
+    pub address: String,
 }
 
 impl Process {
-    async fn start(database: &str, redis: u16) -> Self {
-        let mut child = Command::new(std::env::current_exe().unwrap())
+    pub async fn start(database: &str, redis: Option<u16>) -> Self {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        if let Some(port) = redis {
+            command.env(REDIS, port.to_string());
+        }
+        let mut child = command
             .args([
                 "outages::a_node_in_a_process",
                 "--exact",
@@ -75,7 +85,6 @@ impl Process {
                 "--nocapture",
             ])
             .env(DATABASE, database)
-            .env(REDIS, redis.to_string())
             .stdout(Stdio::piped())
             .kill_on_drop(true)
             .spawn()
@@ -99,53 +108,61 @@ impl Process {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "other tests start it"]
 async fn a_node_in_a_process() {
-    let (Ok(database), Ok(redis)) = (std::env::var(DATABASE), std::env::var(REDIS)) else {
+    let Ok(database) = std::env::var(DATABASE) else {
         return;
     };
-    let bed = node(&database, redis.parse().unwrap()).await;
+    let redis = std::env::var(REDIS).ok().map(|port| port.parse().unwrap());
+    let bed = node(&database, redis).await;
     println!("listening on {}", bed.app.address());
     std::future::pending::<()>().await;
 }
 
-/// Creates a draft by HTTP; returns its id.
-async fn draft(address: &str, token: &str, container: &str, owner: &str) -> String {
+/// Creates a draft by HTTP; returns its id. `None` if the process has ended before its answer.
+pub async fn draft(address: &str, owner: &User, container: &str) -> Option<String> {
+    let body = json!({
+        "containerId": container, "ownerId": owner.id, "title": "first", "status": "draft",
+    });
+    let (status, body) = post(address, owner, "/threads", &body.to_string()).await?;
+    assert_eq!(status, "201", "{body}");
+    let record: serde_json::Value = serde_json::from_str(&body).unwrap();
+    Some(record["id"].as_str().unwrap().to_owned())
+}
+
+/// Posts JSON; returns the status and the body.
+pub async fn post(address: &str, user: &User, path: &str, body: &str) -> Option<(String, String)> {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-    let body = json!({
-        "containerId": container, "ownerId": owner, "title": "first", "status": "draft",
-    })
-    .to_string();
-    let mut socket = tokio::net::TcpStream::connect(address).await.unwrap();
+    let mut socket = tokio::net::TcpStream::connect(address).await.ok()?;
     let head = format!(
-        "POST /threads HTTP/1.1\r\nHost: {address}\r\nAuthorization: Bearer {token}\r\n\
+        "POST {path} HTTP/1.1\r\nHost: {address}\r\nAuthorization: Bearer {}\r\n\
          Content-Type: application/json\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
+        user.token,
         body.len()
     );
-    socket.write_all((head + &body).as_bytes()).await.unwrap();
+    socket.write_all((head + body).as_bytes()).await.ok()?;
     let mut answer = String::new();
-    socket.read_to_string(&mut answer).await.unwrap();
-    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
-    assert!(head.starts_with("HTTP/1.1 201"), "{answer}");
-    let record: serde_json::Value = serde_json::from_str(body).unwrap();
-    record["id"].as_str().unwrap().to_owned()
+    socket.read_to_string(&mut answer).await.ok()?;
+    let (head, body) = answer.split_once("\r\n\r\n")?;
+    let status = head.split(' ').nth(1).unwrap();
+    Some((status.to_owned(), body.to_owned()))
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_a_killed_node_committed_arrives_once_through_another() {
     let (database, redis) = (postgres::fresh_database(), single());
     // It is the first, so it leads the consumer of events.
-    let mut process = Process::start(&database, redis.port).await;
-    let bed = node(&database, redis.port).await;
+    let mut process = Process::start(&database, Some(redis.port)).await;
+    let bed = node(&database, Some(redis.port)).await;
     let ada = bed.user("ada").await;
     let container = bed.container(&ada, "public").await;
     let mut member = bed.member(&ada, &room(&container)).await;
-    draft(&process.address, &ada.token, &container, &ada.id).await;
+    draft(&process.address, &ada, &container).await.unwrap();
     member.until("threads.created").await;
     // Nothing that is committed now can be relayed before the process ends.
     redis.down();
     let mut threads = Vec::new();
     for _ in 0..3 {
-        threads.push(draft(&process.address, &ada.token, &container, &ada.id).await);
+        threads.push(draft(&process.address, &ada, &container).await.unwrap());
     }
     process.child.kill().await.unwrap();
     redis.up();
