@@ -12,7 +12,7 @@ use example_support::session::command;
 
 /// Other tests use more of this module.
 #[allow(dead_code, clippy::unwrap_used)]
-#[path = "../../../plugins/auth/tests/acceptance/chromium.rs"]
+#[path = "../../../runtime/tests/support/chromium.rs"]
 mod chromium;
 
 use chromium::Browser;

@@ -10,6 +10,7 @@ mod admin;
 mod authenticator;
 mod between;
 mod browser;
+#[path = "../../../../runtime/tests/support/chromium.rs"]
 mod chromium;
 mod client_proofs;
 mod concealed;

@@ -3,7 +3,7 @@
 
 mod bed;
 #[allow(dead_code, reason = "the tests of authentication use all of it")]
-#[path = "../../../auth/tests/acceptance/chromium.rs"]
+#[path = "../../../../runtime/tests/support/chromium.rs"]
 mod chromium;
 mod guide;
 mod peers;

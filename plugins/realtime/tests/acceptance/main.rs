@@ -4,6 +4,10 @@
 
 mod authentication;
 mod bed;
+mod browser;
+#[allow(dead_code, reason = "the tests of authentication use all of it")]
+#[path = "../../../../runtime/tests/support/chromium.rs"]
+mod chromium;
 mod clients;
 mod frames;
 mod handshake;
