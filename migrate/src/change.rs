@@ -68,6 +68,9 @@ pub enum Change {
         from: String,
         /// The name of the transform.
         transform: String,
+        /// The name of the function that converts new values back.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reverse: Option<String>,
     },
     /// The field has another type, or its items another shape.
     ChangeType {
@@ -77,6 +80,9 @@ pub enum Change {
         field: String,
         /// The name of the transform.
         transform: String,
+        /// The name of the function that converts new values back.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reverse: Option<String>,
     },
     /// The field may be null from now on.
     MakeOptional {

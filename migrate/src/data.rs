@@ -185,12 +185,8 @@ impl DataAction {
                 required,
                 ..
             } => {
-                let differs = format!("{} IS DISTINCT FROM {}", quote(source), quote(from));
-                Some(if *required {
-                    format!("({differs} OR {} IS NULL)", quote(next))
-                } else {
-                    differs
-                })
+                let [from, next, source] = [from, next, source].map(quote);
+                Some(stale([&from, &next, &source], *required))
             }
             Self::Recompute { .. } | Self::Recount { .. } => None,
         }
@@ -257,10 +253,23 @@ impl DataAction {
         let table = dialect.quote(self.table());
         let quote = |column: &Column| dialect.quote(&column.name);
         let mut set = format!("{} = {value}", quote(self.column()));
-        if let Self::Transform { from, source, .. } = self {
-            set.push_str(&format!(", {} = {table}.{}", quote(source), quote(from)));
-        }
         let mut conditions = String::new();
+        if let Self::Transform {
+            from,
+            next,
+            source,
+            required,
+            ..
+        } = self
+        {
+            let copy = source;
+            let [from, next, source] =
+                [from, next, source].map(|column| format!("{table}.{}", quote(column)));
+            set.push_str(&format!(", {} = {from}", quote(copy)));
+            // The new binary may have written the row meanwhile, with the same earlier value.
+            let stale = stale([&from, &next, &source], *required);
+            conditions.push_str(&format!(" AND {stale}"));
+        }
         if let Self::Fill { column, .. } | Self::FillTransform { column, .. } = self {
             conditions.push_str(&format!(" AND {table}.{} IS NULL", quote(column)));
         }
@@ -272,5 +281,15 @@ impl DataAction {
             ));
         }
         (set, conditions)
+    }
+}
+
+/// The condition of a row whose new value was not computed from its old one.
+fn stale([from, next, source]: [&str; 3], required: bool) -> String {
+    let differs = format!("{source} IS DISTINCT FROM {from}");
+    if required {
+        format!("({differs} OR {next} IS NULL)")
+    } else {
+        differs
     }
 }

@@ -35,6 +35,7 @@ mod status;
 mod step;
 mod strict;
 mod system;
+mod uses;
 mod verify;
 
 pub use adopt::adopt;
@@ -51,7 +52,7 @@ pub use files::{pretty, read_snapshot, read_text, write_document};
 pub use ledger::{
     Installed, Instance, Ledger, LedgerMigration, LedgerStep, MigrationState, NameMode, StepState,
 };
-pub use lower::{Link, Lowered, Terrain, lower};
+pub use lower::{Link, Lowered, Reverse, Terrain, lower};
 pub use own_sql::OwnSql;
 pub use plan::{Declared, Plan, Planned};
 pub use record::{Declarations, Recorded, rebase, record, restore, squash};
@@ -59,4 +60,5 @@ pub use rollback::{Rollback, Undo, rollback};
 pub use serve::{Mode, SchemaCheck, Serving, present_names, start};
 pub use step::{Phase, Risk, RowClass, Step, Work};
 pub use strict::{MAX_BYTES, decode, parse};
+pub use uses::DeclaredOperation;
 pub use verify::{Remark, Severity, verdict};

@@ -1,6 +1,8 @@
 //! The names of tables and columns in a database while migrations are open: what a binary writes in
 //! its statements.
 
+mod kept;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use linchpin_core::schema::{
@@ -9,6 +11,10 @@ use linchpin_core::schema::{
 use linchpin_core::store::{Filler, Names, Pending, TableNames};
 use linchpin_core::{Timestamp, Value};
 
+use self::kept::Changed;
+pub(crate) use self::kept::Functions;
+use crate::chain::Migration;
+use crate::error::Refusal;
 use crate::pairs::{self, EntityPair, FieldPair};
 
 /// The names of an object, from the installed snapshot to the declared one.
@@ -19,17 +25,36 @@ type Trail = Vec<String>;
 struct Trails {
     table: Trail,
     columns: BTreeMap<String, Trail>,
+    /// The fields that get another type, and whose earlier column is kept up to date.
+    changed: BTreeMap<String, Changed>,
 }
 
-/// Returns the present names of everything that `declared` declares. `steps` are the installed
+/// A snapshot on the way from the installed one to the declared one.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Stage<'a> {
+    pub(crate) snapshot: &'a Snapshot,
+    /// The open migration that leads to it; `None` for the installed snapshot.
+    pub(crate) migration: Option<&'a Migration>,
+}
+
+/// Returns the present names of everything that `declared` declares. `stages` are the installed
 /// snapshot and those of the open migrations up to the declared one; `real` are the tables as they
 /// are now.
-pub(crate) fn names(epoch: u64, steps: &[&Snapshot], declared: &Snapshot, real: &Tables) -> Names {
+///
+/// # Errors
+/// `transform_missing` or `transform_changed` if the binary lacks a function that converts between
+/// the two columns of a field.
+pub(crate) fn names(
+    epoch: u64,
+    stages: &[Stage<'_>],
+    (declared, functions): (&Snapshot, Functions<'_>),
+    real: &Tables,
+) -> Result<Names, Refusal> {
     let mut names = Names {
         epoch,
         tables: BTreeMap::new(),
     };
-    let trails = trails(steps, declared);
+    let trails = trails(stages, declared);
     for (storage_name, entity) in &declared.entities {
         let Some(trails) = trails.get(storage_name) else {
             continue;
@@ -38,19 +63,33 @@ pub(crate) fn names(epoch: u64, steps: &[&Snapshot], declared: &Snapshot, real: 
         let Some(table) = trails.table.iter().rev().find(exists) else {
             continue;
         };
-        let of_table = of_table(entity, trails, &real[table]);
+        let of_table = of_table(entity, trails, &real[table], functions)?;
         let declared_names = TableNames::new(storage_name.clone());
         if of_table != declared_names {
             names.tables.insert(storage_name.clone(), of_table);
         }
     }
-    names
+    Ok(names)
 }
 
-fn of_table(entity: &EntitySnapshot, trails: &Trails, real: &Table) -> TableNames {
+fn of_table(
+    entity: &EntitySnapshot,
+    trails: &Trails,
+    real: &Table,
+    functions: Functions<'_>,
+) -> Result<TableNames, Refusal> {
     let mut names = TableNames::new(real.name.clone());
     let mut used = BTreeSet::new();
     for (name, field) in &entity.fields {
+        let changed = trails.changed.get(name);
+        if let Some((changed, columns)) = changed.and_then(|c| Some((c, c.columns(real)?))) {
+            used.extend(columns);
+            let [next, ..] = columns;
+            names.columns.insert(name.clone(), next.to_owned());
+            let replaced = changed.replaced(columns, functions)?;
+            names.replaced.insert(name.clone(), replaced);
+            continue;
+        }
         let Some(trail) = trails.columns.get(name) else {
             continue;
         };
@@ -66,7 +105,7 @@ fn of_table(entity: &EntitySnapshot, trails: &Trails, real: &Table) -> TableName
     let left = real.columns.iter();
     let left = left.filter(|column| !used.contains(column.name.as_str()));
     names.fillers = left.filter_map(filler).collect();
-    names
+    Ok(names)
 }
 
 /// The values that a column takes, if its constraint still refuses values that the declaration
@@ -110,17 +149,25 @@ fn filler(column: &Column) -> Option<Filler> {
 }
 
 /// Follows every declared object back to the installed snapshot.
-fn trails(steps: &[&Snapshot], declared: &Snapshot) -> BTreeMap<String, Trails> {
+fn trails(stages: &[Stage<'_>], declared: &Snapshot) -> BTreeMap<String, Trails> {
     let mut all = BTreeMap::new();
     let mut before: Option<&Snapshot> = None;
-    for after in steps.iter().copied().chain([declared]) {
+    let last = Stage {
+        snapshot: declared,
+        migration: None,
+    };
+    for Stage {
+        snapshot: after,
+        migration,
+    } in stages.iter().copied().chain([last])
+    {
         all = match before {
             None => after
                 .entities
                 .iter()
                 .map(|(name, entity)| (name.clone(), fresh(entity)))
                 .collect(),
-            Some(before) => followed(&all, before, after),
+            Some(before) => followed(&all, (before, after), migration),
         };
         before = Some(after);
     }
@@ -129,8 +176,8 @@ fn trails(steps: &[&Snapshot], declared: &Snapshot) -> BTreeMap<String, Trails> 
 
 fn followed(
     trails: &BTreeMap<String, Trails>,
-    before: &Snapshot,
-    after: &Snapshot,
+    (before, after): (&Snapshot, &Snapshot),
+    migration: Option<&Migration>,
 ) -> BTreeMap<String, Trails> {
     let mut all = BTreeMap::new();
     for pair in pairs::entities(before, after) {
@@ -145,13 +192,20 @@ fn followed(
                 let mut table = earlier.table.clone();
                 push(&mut table, &after.storage_name);
                 let mut columns = BTreeMap::new();
+                let mut changed = BTreeMap::new();
                 for pair in pairs::fields(before, after) {
                     let (name, field, mut trail) = match pair {
                         FieldPair::New(name, field) => (name, field, Trail::new()),
                         FieldPair::Kept {
-                            before: (earlier_name, _),
+                            before: (earlier_name, was),
                             after: (name, field),
                         } => {
+                            let known = earlier.changed.get(earlier_name).cloned();
+                            let entity = &after.storage_name;
+                            let new = Changed::of(migration, entity, name, (was, field));
+                            if let Some(one) = new.or(known) {
+                                changed.insert(name.to_owned(), one);
+                            }
                             let trail = earlier.columns.get(earlier_name).cloned();
                             (name, field, trail.unwrap_or_default())
                         }
@@ -160,7 +214,12 @@ fn followed(
                     push(&mut trail, &field.column);
                     columns.insert(name.to_owned(), trail);
                 }
-                all.insert(after.storage_name.clone(), Trails { table, columns });
+                let trails = Trails {
+                    table,
+                    columns,
+                    changed,
+                };
+                all.insert(after.storage_name.clone(), trails);
             }
             EntityPair::Gone(_) => {}
         }
@@ -182,6 +241,7 @@ fn fresh(entity: &EntitySnapshot) -> Trails {
             .iter()
             .map(|(name, field)| (name.clone(), vec![field.column.clone()]))
             .collect(),
+        changed: BTreeMap::new(),
     }
 }
 
@@ -189,6 +249,16 @@ fn fresh(entity: &EntitySnapshot) -> Trails {
 mod tests {
     use super::*;
     use serde_json::{Value as Json, json};
+
+    /// The names of a binary without functions.
+    fn names(epoch: u64, steps: &[&Snapshot], declared: &Snapshot, real: &Tables) -> Names {
+        let stage = |snapshot| Stage {
+            snapshot,
+            migration: None,
+        };
+        let stages: Vec<Stage<'_>> = steps.iter().copied().map(stage).collect();
+        super::names(epoch, &stages, (declared, &|_| None), real).expect("no function is needed")
+    }
 
     fn snapshot(entity: &str, former: &[&str], fields: Json) -> Snapshot {
         let mut all = serde_json::Map::new();

@@ -2,6 +2,7 @@
 
 use linchpin_core::schema::Snapshot;
 
+use crate::lower::entity::is_replaced;
 use crate::pairs::{self, EntityPair, FieldPair};
 
 /// SQL that the functions of a custom operation run.
@@ -56,6 +57,25 @@ pub(crate) fn fence(sql: &[OwnSql], before: &Snapshot, after: &Snapshot) -> Opti
     })
 }
 
+/// Returns the operation whose SQL names a field, in whatever way.
+pub(crate) fn reads(
+    sql: &[OwnSql],
+    tables: [&str; 2],
+    field: &str,
+    columns: [&str; 2],
+) -> Option<&'static str> {
+    let braces = format!("{{column:{field}}}");
+    let found = sql.iter().find(|own| {
+        own.texts.iter().any(|text| {
+            let words = words(text);
+            let has = |name: &str| words.iter().any(|word| word.eq_ignore_ascii_case(name));
+            let of_table = tables.contains(&own.entity) || tables.iter().any(|name| has(name));
+            of_table && (text.contains(&braces) || columns.iter().any(|name| has(name)))
+        })
+    });
+    found.map(|own| own.operation)
+}
+
 fn renamed<'s>(before: &'s Snapshot, after: &'s Snapshot) -> Vec<Renamed<'s>> {
     let mut all = Vec::new();
     for pair in pairs::entities(before, after) {
@@ -73,6 +93,7 @@ fn renamed<'s>(before: &'s Snapshot, after: &'s Snapshot) -> Vec<Renamed<'s>> {
                 after: (field, is),
             } = pair
                 && was.column != is.column
+                && !is_replaced(was, is)
             {
                 let follows = format!("{{column:{field}}}");
                 names.extend([&was.column, &is.column].map(|c| (c.as_str(), follows.clone())));

@@ -165,11 +165,7 @@ fn missing(message: String) -> Refusal {
 }
 
 fn run(function: &'static TransformDesc, input: TransformInput<'_>) -> Result<Value, String> {
-    match catch_unwind(AssertUnwindSafe(|| (function.run)(input))) {
-        Ok(Ok(value)) => Ok(value),
-        Ok(Err(error)) => Err(error.to_string()),
-        Err(_) => Err("the function panicked".to_owned()),
-    }
+    function.checked(input).map_err(|error| error.to_string())
 }
 
 /// A record as the function of a computed field sees it.

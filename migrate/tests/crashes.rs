@@ -55,11 +55,30 @@ static TO_TEXT: TransformDesc = TransformDesc {
         optional: false,
     },
     body: "5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f",
-    reverse: None,
+    reverse: Some(&TO_NUMBER),
     run: to_text,
     at: SourceLine {
         file: "src/users.rs",
         line: 1,
+    },
+};
+
+static TO_NUMBER: TransformDesc = TransformDesc {
+    name: "app::to_number",
+    from: TransformFrom::Value(TransformType {
+        kind: Kind::String,
+        optional: false,
+    }),
+    to: TransformType {
+        kind: Kind::Integer,
+        optional: false,
+    },
+    body: "6f6f6f6f6f6f6f6f6f6f6f6f6f6f6f6f6f6f6f6f6f6f6f6f6f6f6f6f6f6f6f6f",
+    reverse: None,
+    run: |_| Err("no new binary serves".into()),
+    at: SourceLine {
+        file: "src/users.rs",
+        line: 9,
     },
 };
 
@@ -172,13 +191,22 @@ fn app(scenario: &str) -> App {
             entity: entity.to_owned(),
             field: "visits".to_owned(),
             transform: TO_TEXT.name.to_owned(),
+            reverse: Some(TO_NUMBER.name.to_owned()),
         }],
-        transforms: vec![TransformRecord {
-            name: TO_TEXT.name.to_owned(),
-            from: "integer".to_owned(),
-            to: "string".to_owned(),
-            body: TO_TEXT.body.to_owned(),
-        }],
+        transforms: vec![
+            TransformRecord {
+                name: TO_TEXT.name.to_owned(),
+                from: "integer".to_owned(),
+                to: "string".to_owned(),
+                body: TO_TEXT.body.to_owned(),
+            },
+            TransformRecord {
+                name: TO_NUMBER.name.to_owned(),
+                from: "string".to_owned(),
+                to: "integer".to_owned(),
+                body: TO_NUMBER.body.to_owned(),
+            },
+        ],
     };
     let links = match scenario {
         "all" => vec![

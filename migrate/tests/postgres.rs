@@ -112,6 +112,7 @@ fn converted() -> Vec<Change> {
         entity: "people".to_owned(),
         field: "visits".to_owned(),
         transform: TO_TEXT.name.to_owned(),
+        reverse: None,
     }]
 }
 
@@ -127,6 +128,7 @@ fn record() -> TransformRecord {
 fn declared(chain: &Chain) -> Declared {
     Declared {
         own_sql: Vec::new(),
+        operations: Vec::new(),
         app: "test".to_owned(),
         entities: Vec::new(),
         system: Vec::new(),

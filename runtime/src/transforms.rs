@@ -95,8 +95,25 @@ pub fn string_to_integer_strict(old: String) -> Result<i64, TransformError> {
 ///
 /// # Errors
 /// Never.
-#[transform(crate = crate)]
+#[transform(crate = crate, reverse = string_array_to_string)]
 #[allow(clippy::unnecessary_wraps)] // the form of transforms
 pub fn string_to_string_array(old: String) -> Result<Vec<String>, TransformError> {
     Ok(vec![old])
+}
+
+/// Converts a list with one text to this text.
+///
+/// ```
+/// use linchpin::transforms::string_array_to_string;
+///
+/// assert_eq!(string_array_to_string(vec!["red".to_owned()]), Ok("red".to_owned()));
+/// assert!(string_array_to_string(Vec::new()).is_err());
+/// ```
+///
+/// # Errors
+/// For any other list.
+#[transform(crate = crate)]
+pub fn string_array_to_string(old: Vec<String>) -> Result<String, TransformError> {
+    let [text] = <[String; 1]>::try_from(old).map_err(|_| "the list has not exactly one text")?;
+    Ok(text)
 }

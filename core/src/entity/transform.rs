@@ -1,8 +1,10 @@
 //! Transforms: functions that a migration runs on stored values.
 
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::{EnumDesc, FieldType, Kind, SourceLine};
+use crate::validate::out_of_range;
 use crate::{DecodeError, Value, ValueRef};
 
 /// A function of a migration, as `#[transform]` records it.
@@ -22,6 +24,27 @@ pub struct TransformDesc {
     pub run: TransformFn,
     /// The source location of the function.
     pub at: SourceLine,
+}
+
+impl TransformDesc {
+    /// Runs the function and checks that its result can be stored. A panic of the function counts
+    /// as its refusal.
+    ///
+    /// # Errors
+    /// If the function refuses the value, panics, or returns a value that no field can have.
+    pub fn checked(&self, input: TransformInput<'_>) -> Result<Value, TransformError> {
+        let value = catch_unwind(AssertUnwindSafe(|| (self.run)(input)))
+            .map_err(|_| TransformError::new("the function panicked"))??;
+        let has_nul = |text: &String| text.contains('\0');
+        match (&value, out_of_range(&value)) {
+            (_, Some(flaw)) => Err(TransformError::new(flaw.message)),
+            (Value::Text(text), _) if has_nul(text) => Err("the text contains a NUL".into()),
+            (Value::Strings(all), _) if all.iter().any(has_nul) => {
+                Err("a text of the list contains a NUL".into())
+            }
+            _ => Ok(value),
+        }
+    }
 }
 
 /// Runs a transform on one record.

@@ -33,7 +33,7 @@ pub use create::create_tables;
 pub use custom::{CustomStore, SqlStore};
 pub use custom_sql::CustomSql;
 pub use kind::{StoreKind, StoreProvider};
-pub use names::{Filler, Names, Pending, RefreshNames, TableNames};
+pub use names::{Conversion, Filler, Names, Pending, RefreshNames, Replaced, TableNames};
 pub use numbers::Numbers;
 pub use outbox::{Committed, Outbox, Parked, Waiting};
 pub use plan::{

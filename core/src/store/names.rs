@@ -7,8 +7,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use crate::entity::{TransformDesc, TransformError, TransformFrom, TransformInput};
 use crate::schema::ColumnKind;
-use crate::{BoxFuture, Result, Value};
+use crate::{BoxFuture, Result, Value, ValueRef};
 
 /// The names in the database now. The default has no differences: everything has its declared
 /// name.
@@ -50,6 +51,65 @@ pub struct TableNames {
     /// The columns whose constraint still refuses values that the declaration allows: null, or a
     /// new value of an enum.
     pub pending: Vec<Pending>,
+    /// The fields with a new type whose earlier column is still there, by the name of the field.
+    pub replaced: BTreeMap<String, Replaced>,
+}
+
+/// The columns of a field that has another type than before, while binaries with the earlier type
+/// may serve as well.
+///
+/// The field has three columns: one for its values, the earlier one, and a copy of the earlier
+/// value that the field's value was computed from. A binary with the field's type writes all three.
+/// One with the earlier type writes only the earlier column. Then the copy differs, and the value
+/// of the field is that of the earlier column, converted.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Replaced {
+    /// The earlier column.
+    pub old: String,
+    /// Its kind.
+    pub kind: ColumnKind,
+    /// Whether it may be null.
+    pub optional: bool,
+    /// The column with the copy.
+    pub source: String,
+    /// Whether the field may not be null. Then null in its column means that the value was not
+    /// computed yet.
+    pub required: bool,
+    /// From an earlier value to one of the field.
+    pub forth: Conversion,
+    /// From a value of the field to an earlier one.
+    pub back: Conversion,
+}
+
+/// The conversion of a stored value to another type.
+#[derive(Clone, Debug)]
+pub struct Conversion {
+    /// The function.
+    pub function: &'static TransformDesc,
+    /// The result for null, if the function does not take null.
+    pub null: Value,
+}
+
+/// Two conversions are equal if they give the same results: by the digest of the function.
+impl PartialEq for Conversion {
+    fn eq(&self, other: &Self) -> bool {
+        let of = |one: &Self| (one.function.name, one.function.body);
+        of(self) == of(other) && self.null == other.null
+    }
+}
+
+impl Conversion {
+    /// Converts a value.
+    ///
+    /// # Errors
+    /// If the function refuses the value. A panic counts as that.
+    pub fn convert(&self, value: ValueRef<'_>) -> Result<Value, TransformError> {
+        let takes_null = matches!(self.function.from, TransformFrom::Value(of) if of.optional);
+        if value.is_null() && !takes_null {
+            return Ok(self.null.clone());
+        }
+        self.function.checked(TransformInput::Value(value))
+    }
 }
 
 /// A column whose constraint still refuses values that the declaration allows.

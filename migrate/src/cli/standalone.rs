@@ -79,6 +79,7 @@ fn saved(invocation: &Invocation, open: Open<'_>) -> Result<Outcome, Refusal> {
     let chain = Chain::load(invocation.common.folder())?;
     let declared = Declared {
         own_sql: Vec::new(),
+        operations: Vec::new(),
         app: "app".to_owned(),
         entities: Vec::new(),
         system: Vec::new(),

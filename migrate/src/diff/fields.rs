@@ -57,18 +57,20 @@ impl Differ<'_> {
             return;
         }
         if old.kind != new.kind || old.item != new.item {
-            let transform = self.converts(one, name, old, new);
+            let (transform, reverse) = self.converts(one, name, old, new);
             self.changes.push(match renamed {
                 Some(from) => Change::ReplaceField {
                     entity: entity(),
                     field: field(),
                     from,
                     transform,
+                    reverse,
                 },
                 None => Change::ChangeType {
                     entity: entity(),
                     field: field(),
                     transform,
+                    reverse,
                 },
             });
             return;

@@ -8,16 +8,16 @@ use super::declared::Declared;
 use crate::chain::TransformRecord;
 
 impl Differ<'_> {
-    /// The function that converts the values of a field to another type, and its name.
+    /// The names of the functions that convert the values of a field to another type, and back.
     pub(super) fn converts(
         &mut self,
         one: &Declared<'_>,
         name: &str,
         old: &FieldSnapshot,
         new: &FieldSnapshot,
-    ) -> String {
+    ) -> (String, Option<String>) {
         if !self.strict {
-            return String::new();
+            return (String::new(), None);
         }
         let place = (one.snapshot.name.as_str(), Some(name));
         let at = || one.place(Some(name));
@@ -30,7 +30,7 @@ impl Differ<'_> {
             let message = format!("{how}; name a reviewed transform: `transform = path`");
             self.problems
                 .add("transform_required", message, place, at());
-            return String::new();
+            return (String::new(), None);
         };
         let expected = (
             typed(&old.kind, old.optional),
@@ -85,7 +85,8 @@ impl Differ<'_> {
             }
             self.record(reverse);
         }
-        self.record(transform)
+        let reverse = transform.reverse.map(|reverse| reverse.name.to_owned());
+        (self.record(transform), reverse)
     }
 
     /// The function that fills a field in existing records, and its name. A function that converts

@@ -11,7 +11,7 @@ use crate::pairs::{self, EntityPair, FieldPair};
 use crate::step::{Phase, Work};
 
 /// The column that a transform fills, and the one with the values that it was computed from.
-pub(super) fn replacement(column: &str) -> (String, String) {
+pub(crate) fn replacement(column: &str) -> (String, String) {
     let with = |suffix: &str| shortened(format!("{column}{suffix}"));
     (with("__next"), with("__src"))
 }
@@ -119,7 +119,7 @@ impl Lowering<'_> {
                     );
                 }
                 FieldPair::Kept {
-                    before: (_, was),
+                    before: (earlier, was),
                     after: (name, field),
                 } if is_replaced(was, field) => {
                     let (next, source) = replacement(&field.column);
@@ -132,8 +132,7 @@ impl Lowering<'_> {
                     };
                     self.add(after, &table, add(next, field));
                     self.add(after, &table, add(source, was));
-                    let reason = format!("`{name}` gets another type");
-                    self.fence.get_or_insert(reason);
+                    self.keep((before, after), (earlier, was), (name, field));
                 }
                 FieldPair::Gone(was) => {
                     // The new binary writes one value into it, which a unique index accepts once.
@@ -248,6 +247,6 @@ pub(super) fn same_field(
 }
 
 /// Whether a change of a field needs a new column: another type, or another shape of its items.
-pub(super) fn is_replaced(was: &FieldSnapshot, is: &FieldSnapshot) -> bool {
+pub(crate) fn is_replaced(was: &FieldSnapshot, is: &FieldSnapshot) -> bool {
     was.kind != is.kind || was.item != is.item
 }

@@ -257,7 +257,7 @@ impl Lowering<'_> {
 }
 
 /// The default of a field as the value of a row; `None` without one.
-fn generated(field: &FieldSnapshot) -> Option<FillValue> {
+pub(crate) fn generated(field: &FieldSnapshot) -> Option<FillValue> {
     Some(match field.default.as_ref()? {
         FieldDefault::Literal { .. } => FillValue::Literal(field.literal()?),
         FieldDefault::Generated { kind } => match kind.as_str() {

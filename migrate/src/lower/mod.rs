@@ -5,8 +5,9 @@
 
 mod alter;
 mod contract;
-mod entity;
-mod fill;
+pub(crate) mod entity;
+pub(crate) mod fill;
+mod kept;
 #[cfg(test)]
 mod postgres_tests;
 #[cfg(test)]
@@ -17,6 +18,8 @@ mod tests;
 use std::collections::BTreeMap;
 
 use linchpin_core::schema::{Action, Dialect, Snapshot, Tables};
+
+pub use self::kept::Reverse;
 
 use crate::check::Check;
 use crate::data::DataAction;
@@ -35,6 +38,8 @@ pub struct Link<'a> {
     pub after: &'a Snapshot,
     /// The names of transforms by storage name and field of the later snapshot.
     pub transforms: &'a BTreeMap<(String, String), String>,
+    /// The functions that convert new values back, by storage name and field of the later snapshot.
+    pub reverses: &'a BTreeMap<(String, String), Reverse>,
 }
 
 /// The facts of the database that steps depend on.
@@ -48,6 +53,8 @@ pub struct Terrain<'a> {
     pub sensitive: &'a dyn Fn(&str, &str) -> bool,
     /// The SQL that custom operations of the new binary declare.
     pub own_sql: &'a [OwnSql],
+    /// Why the new binary needs the values of a field in one column, by storage name and field.
+    pub uses: &'a dyn Fn(&str, &str) -> Option<String>,
 }
 
 /// The steps of a link, and whether two binaries can serve meanwhile.
@@ -60,6 +67,8 @@ pub struct Lowered {
     pub fence: Option<String>,
     /// The last phase of the steps that the new binary needs before it serves.
     pub ready: Phase,
+    /// The functions with which the new binary writes earlier columns, while both serve.
+    pub reverses: Vec<String>,
 }
 
 /// Returns the steps of a link.
@@ -71,6 +80,7 @@ pub fn lower(link: &Link<'_>, terrain: &Terrain<'_>) -> Lowered {
         steps: Vec::new(),
         late: Vec::new(),
         fence: None,
+        reverses: Vec::new(),
     };
     let pairs = pairs::entities(link.before, link.after);
     for pair in &pairs {
@@ -120,13 +130,19 @@ pub fn lower(link: &Link<'_>, terrain: &Terrain<'_>) -> Lowered {
     for step in &mut lowering.steps {
         step.overlap = overlap;
     }
+    if !overlap {
+        lowering.reverses.clear();
+    }
     Lowered {
         steps: lowering.steps,
         ready: match lowering.fence {
+            // A new column must have a value in every record before the new binary reads it.
+            None if !lowering.reverses.is_empty() => Phase::Backfill,
             None => Phase::Expand,
             Some(_) => Phase::Contract,
         },
         fence: lowering.fence,
+        reverses: lowering.reverses,
     }
 }
 
@@ -139,6 +155,8 @@ struct Lowering<'a> {
     /// Indexes that need filled columns: the table and the index.
     late: Vec<(String, linchpin_core::schema::Index)>,
     fence: Option<String>,
+    /// The functions of fields whose earlier columns are kept up to date.
+    reverses: Vec<String>,
 }
 
 /// A step before it has a number.

@@ -10,7 +10,7 @@ use linchpin_core::schema::{
 use proptest::prelude::*;
 use serde_json::json;
 
-use super::{Link, Lowered, Terrain, lower};
+use super::{Link, Lowered, Reverse, Terrain, lower};
 use crate::data::{DataAction, FillValue};
 use crate::step::{Phase, Risk, Step, Work};
 
@@ -150,14 +150,28 @@ pub(super) fn steps_of(before: &Snapshot, after: &Snapshot, dialect: &dyn Dialec
             })
         })
         .collect();
+    // Those that end with `k` have a reverse, and those that end with `nk` one that takes null.
+    let reverses = after.entities.values().flat_map(|entity| {
+        let names = entity.fields.keys().filter(|name| name.ends_with('k'));
+        names.map(|name| {
+            let reverse = Reverse {
+                name: "app::back".to_owned(),
+                takes_null: name.ends_with("nk"),
+            };
+            ((entity.storage_name.clone(), name.clone()), reverse)
+        })
+    });
+    let reverses = reverses.collect();
     let link = Link {
         seq: 2,
         before,
         after,
         transforms: &transforms,
+        reverses: &reverses,
     };
     let terrain = Terrain {
         own_sql: &[],
+        uses: &|_, field| (field == "t_used_k").then(|| "operation `find` uses it".to_owned()),
         dialect,
         classes: &BTreeMap::new(),
         sensitive: &|_, _| false,
@@ -323,6 +337,39 @@ fn a_replaced_field_is_computed_beside_the_old_one() {
         Some("0002.05 contract rebuildTable posts - destructive")
     );
     lead_to(&before, &after);
+}
+
+#[test]
+fn a_replaced_field_with_a_reverse_is_in_two_columns_until_the_contract() {
+    let of =
+        |name: &str, kind: &str, optional: bool| entity("posts", &[(name, field(kind, optional))]);
+    let lowered = |was: EntitySnapshot, is: EntitySnapshot| {
+        let found = steps(&snapshot([was]), &snapshot([is]), false);
+        (found.fence, found.ready, found.reverses)
+    };
+    let kept = (None, Phase::Backfill, vec!["app::back".to_owned()]);
+    let fenced = |why: &str| (Some(why.to_owned()), Phase::Contract, Vec::new());
+    let both =
+        |name: &str, was: bool, is: bool| lowered(of(name, "string", was), of(name, "integer", is));
+    assert_eq!(both("t_k", false, false), kept);
+    assert_eq!(both("t_k", true, true), kept);
+    assert_eq!(both("t_nk", false, true), kept);
+    assert_eq!(both("t", false, false), fenced("`t` gets another type"));
+    assert_eq!(
+        both("t_k", false, true),
+        fenced("`t_k` gets another type, and null has no value of the earlier type")
+    );
+    assert_eq!(
+        both("t_used_k", false, false),
+        fenced("`t_used_k` gets another type, and operation `find` uses it")
+    );
+    assert_eq!(
+        lowered(
+            indexed(of("t_k", "string", false), false, &["t_k"]),
+            of("t_k", "integer", false)
+        ),
+        fenced("`t_k` gets another type, and an index has it")
+    );
 }
 
 #[test]

@@ -2,16 +2,27 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use linchpin_core::entity::TransformFrom;
 use linchpin_core::schema::Snapshot;
 
 use super::{Declared, Planned, same};
 use crate::chain::{Chain, Migration};
 use crate::ledger::Ledger;
-use crate::lower::{Link, Lowered, Terrain, lower};
+use crate::lower::{Link, Lowered, Reverse, Terrain, lower};
 use crate::step::Work;
 
-/// The functions of a migration by entity and field: the name and the digest of the body.
-type Functions = BTreeMap<(String, String), (String, String)>;
+/// The functions of a migration by entity and field.
+type Functions = BTreeMap<(String, String), Function>;
+
+/// A function of a field.
+struct Function {
+    /// The name.
+    name: String,
+    /// The digest of the body.
+    body: String,
+    /// The function that converts values back, and the digest of its body.
+    reverse: Option<(Reverse, String)>,
+}
 
 /// The migrations between the ledger and what is declared.
 pub(super) fn links(
@@ -106,30 +117,44 @@ fn with_functions(
     terrain: &Terrain<'_>,
 ) -> Planned {
     let names = functions.iter();
-    let transforms = names.map(|(of, (name, _))| (of.clone(), name.clone()));
+    let transforms = names.map(|(of, function)| (of.clone(), function.name.clone()));
     let transforms = transforms.collect();
+    let reverses = functions.iter().filter_map(|(of, function)| {
+        let (reverse, _) = function.reverse.as_ref()?;
+        Some((of.clone(), reverse.clone()))
+    });
+    let reverses = reverses.collect();
     let link = Link {
         seq,
         before,
         after,
         transforms: &transforms,
+        reverses: &reverses,
     };
     let Lowered {
         steps,
         fence,
         ready,
+        reverses,
     } = lower(&link, terrain);
-    let used: BTreeSet<&str> = steps
+    let mut used: BTreeSet<&str> = steps
         .iter()
         .filter_map(|step| match &step.work {
             Work::Data(data) => data.transform(),
             _ => None,
         })
         .collect();
-    let bodies: BTreeMap<&String, &String> = functions.values().map(|(n, b)| (n, b)).collect();
+    used.extend(reverses.iter().map(String::as_str));
+    let mut bodies: BTreeMap<&str, &str> = BTreeMap::new();
+    for function in functions.values() {
+        bodies.insert(&function.name, &function.body);
+        if let Some((reverse, body)) = &function.reverse {
+            bodies.insert(&reverse.name, body);
+        }
+    }
     let transforms = used.into_iter().map(|name| {
-        let body = bodies.get(&name.to_owned()).map(|body| (*body).clone());
-        (name.to_owned(), body.unwrap_or_default())
+        let body = bodies.get(name).copied().unwrap_or_default();
+        (name.to_owned(), body.to_owned())
     });
     Planned {
         seq,
@@ -151,7 +176,17 @@ fn declared_functions(declared: &Declared) -> Functions {
         for field in desc.fields {
             if let Some(function) = field.transform {
                 let of = (desc.storage_name.to_owned(), field.name.to_owned());
-                let function = (function.name.to_owned(), function.body.to_owned());
+                let reverse = function.reverse.map(|reverse| {
+                    let name = reverse.name.to_owned();
+                    let takes_null =
+                        matches!(reverse.from, TransformFrom::Value(of) if of.optional);
+                    (Reverse { name, takes_null }, reverse.body.to_owned())
+                });
+                let function = Function {
+                    name: function.name.to_owned(),
+                    body: function.body.to_owned(),
+                    reverse,
+                };
                 all.insert(of, function);
             }
         }
@@ -164,18 +199,20 @@ fn recorded_functions(migration: &Migration) -> Functions {
     use crate::Change;
     let mut all = Functions::new();
     for change in &migration.changes {
-        let (entity, field, name) = match change {
+        let (entity, field, name, reverse) = match change {
             Change::ReplaceField {
                 entity,
                 field,
                 transform,
+                reverse,
                 ..
             }
             | Change::ChangeType {
                 entity,
                 field,
                 transform,
-            } => (entity, field, transform),
+                reverse,
+            } => (entity, field, transform, reverse.as_ref()),
             Change::AddField {
                 entity,
                 field,
@@ -185,13 +222,24 @@ fn recorded_functions(migration: &Migration) -> Functions {
                 entity,
                 field,
                 transform: Some(transform),
-            } => (entity, field, transform),
+            } => (entity, field, transform, None),
             _ => continue,
         };
-        let body = migration.transforms.iter().find(|t| t.name == *name);
-        let body = body.map_or_else(String::new, |record| record.body.clone());
-        let of = (entity.clone(), field.clone());
-        all.insert(of, (name.clone(), body));
+        let record = |name: &String| migration.transforms.iter().find(|t| t.name == *name);
+        let reverse = reverse.and_then(|name| {
+            let record = record(name)?;
+            let reverse = Reverse {
+                name: name.clone(),
+                takes_null: record.from.ends_with('?'),
+            };
+            Some((reverse, record.body.clone()))
+        });
+        let function = Function {
+            name: name.clone(),
+            body: record(name).map_or_else(String::new, |record| record.body.clone()),
+            reverse,
+        };
+        all.insert((entity.clone(), field.clone()), function);
     }
     all
 }

@@ -18,6 +18,7 @@ use crate::ledger::{Installed, Ledger, NameMode, StepState};
 use crate::lower::Terrain;
 use crate::own_sql::OwnSql;
 use crate::step::{Phase, RowClass, Step};
+use crate::uses::{self, DeclaredOperation};
 
 pub(crate) use self::history::{history, refuse_foreign, refuse_missing};
 pub(crate) use self::links::planned;
@@ -35,6 +36,8 @@ pub struct Declared {
     pub transforms: Vec<&'static TransformDesc>,
     /// The SQL that custom operations declare.
     pub own_sql: Vec<OwnSql>,
+    /// The operations of its packages and plugins.
+    pub operations: Vec<DeclaredOperation>,
     /// The storage facts of `entities`, with the former names that the chain records.
     pub snapshot: Snapshot,
 }
@@ -73,6 +76,11 @@ impl Declared {
         all.find(|desc| desc.storage_name == storage_name)
     }
 
+    /// Why this binary needs the values of a field in one column.
+    pub(crate) fn uses(&self, entity: &str, field: &str) -> Option<String> {
+        uses::reason(&self.entities, &self.operations, entity, field)
+    }
+
     /// The function with this name.
     pub fn transform(&self, name: &str) -> Option<&'static TransformDesc> {
         let of_fields = self
@@ -80,8 +88,8 @@ impl Declared {
             .iter()
             .flat_map(|desc| desc.fields)
             .filter_map(|field| field.transform);
-        of_fields
-            .chain(self.transforms.iter().copied())
+        let all = of_fields.chain(self.transforms.iter().copied());
+        all.flat_map(|transform| std::iter::once(transform).chain(transform.reverse))
             .find(|transform| transform.name == name)
     }
 }
@@ -198,6 +206,7 @@ impl Plan {
             classes: &classes,
             sensitive: &sensitive,
             own_sql: &declared.own_sql,
+            uses: &|entity: &str, field: &str| declared.uses(entity, field),
         };
         let mut migrations = links::links(ledger, chain, declared, &terrain, recorded);
         history::functions(&migrations, declared)?;

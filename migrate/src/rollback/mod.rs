@@ -116,6 +116,7 @@ impl Rollback {
         let classes = BTreeMap::new();
         let terrain = Terrain {
             own_sql: &[],
+            uses: &|_, _| None,
             dialect: store.dialect(),
             classes: &classes,
             sensitive: &|_, _| true,

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use linchpin_core::Timestamp;
 use linchpin_core::schema::{
-    Difference, SchemaSession, SchemaStore, Snapshot, Table, Tables, TransactionMode,
+    Difference, SchemaSession, SchemaStore, Table, Tables, TransactionMode,
 };
 use linchpin_core::store::Names;
 
@@ -19,7 +19,7 @@ use crate::chain::{Chain, Migration};
 use crate::error::{Exit, Refusal};
 use crate::ledger::{Installed, Instance, Ledger, StepState};
 use crate::lower::Terrain;
-use crate::names::names;
+use crate::names::{Stage, names};
 use crate::own_sql::OwnSql;
 use crate::plan::{Declared, Planned, history, planned, refuse_foreign, same};
 use crate::step::{RowClass, Step, Work};
@@ -105,24 +105,37 @@ pub async fn present_names(
     let Some(ledger) = installed.ledger() else {
         return Err(uninitialised());
     };
-    Ok(names_of(
-        ledger,
-        (chain, declared),
-        &real_tables(store, ledger),
-    ))
+    names_of(ledger, (chain, declared), &real_tables(store, ledger))
 }
 
-fn names_of(ledger: &Ledger, (chain, declared): (&Chain, &Declared), real: &Tables) -> Names {
+fn names_of(
+    ledger: &Ledger,
+    (chain, declared): (&Chain, &Declared),
+    real: &Tables,
+) -> Result<Names, Refusal> {
     let open = ledger.migrations.iter().filter(|(seq, migration)| {
         **seq > ledger.seq && **seq <= chain.seq() && migration.state.is_open()
     });
     // The document was checked when it was written; a damaged one has no names.
-    let open: Vec<Snapshot> = open
+    let open: Vec<Migration> = open
         .filter_map(|(_, migration)| serde_json::from_str::<Migration>(&migration.document).ok())
-        .map(|migration| migration.snapshot)
         .collect();
-    let steps: Vec<&Snapshot> = std::iter::once(&ledger.snapshot).chain(&open).collect();
-    names(ledger.epoch, &steps, &declared.snapshot, real)
+    let installed = Stage {
+        snapshot: &ledger.snapshot,
+        migration: None,
+    };
+    let stages = open.iter().map(|migration| Stage {
+        snapshot: &migration.snapshot,
+        migration: Some(migration),
+    });
+    let stages: Vec<Stage<'_>> = std::iter::once(installed).chain(stages).collect();
+    let functions = |name: &str| declared.transform(name);
+    names(
+        ledger.epoch,
+        &stages,
+        (&declared.snapshot, &functions),
+        real,
+    )
 }
 
 fn uninitialised() -> Refusal {
@@ -182,7 +195,8 @@ impl Target<'_> {
         Ok(Serving {
             pending: self.pending(ledger)?,
             warnings,
-            names: names_of(ledger, (chain, declared), &real),
+            names: names_of(ledger, (chain, declared), &real)
+                .map_err(|why| self.refused(Some(ledger), why, ""))?,
             digest: canonical::digest_of(&declared.snapshot),
             session: None,
             renewed_at: std::time::Instant::now(),
@@ -324,6 +338,7 @@ fn terrain<'a>(store: &dyn SchemaStore, own_sql: &'a [OwnSql]) -> Terrain<'a> {
         classes: &NONE,
         sensitive: &|_, _| true,
         own_sql,
+        uses: &|_, _| None,
     }
 }
 

@@ -86,10 +86,10 @@ impl Target<'_> {
         let late = plan.migrations.iter().find(|m| m.seq > ledger.max_seq);
         let mut why = Refusal::new("not_expanded", Exit::Refused, "");
         let fence = plan.migrations.iter().find_map(|m| m.fence.clone());
-        let phase = if fence.is_some() {
-            Phase::Contract
-        } else {
-            Phase::Expand
+        let ready = plan.migrations.iter().map(|m| m.ready).max();
+        let phase = match fence {
+            Some(_) => Phase::Contract,
+            None => ready.unwrap_or(Phase::Expand),
         };
         for migration in &plan.migrations {
             for step in migration.pending().filter(|step| step.phase <= phase) {
@@ -97,6 +97,10 @@ impl Target<'_> {
             }
         }
         let why = match fence {
+            None if phase == Phase::Backfill => why.help(
+                "run `migrate apply --phase expand` and `migrate apply --phase backfill` with this \
+                 binary, then start it",
+            ),
             None => why.help("run `migrate apply --phase expand` with this binary, then start it"),
             Some(reason) => why
                 .fact(format!("overlap: no ({reason})"))
@@ -110,7 +114,8 @@ impl Target<'_> {
 fn not_ready(migration: &Planned, phase: Phase) -> String {
     let state = match phase {
         Phase::Contract => "contracted",
-        Phase::Expand | Phase::Backfill => "expanded",
+        Phase::Backfill => "backfilled",
+        Phase::Expand => "expanded",
     };
     format!("(migration {} not {state})", migration.seq)
 }

@@ -70,6 +70,7 @@ fn converting(function: &'static TransformDesc) -> App {
             entity: "files".to_owned(),
             field: "size".to_owned(),
             transform: function.name.to_owned(),
+            reverse: None,
         }],
         transforms: vec![TransformRecord {
             name: function.name.to_owned(),

@@ -186,6 +186,7 @@ impl App {
         let chain = Chain::new(migrations.collect()).expect("a chain");
         let declared = Declared {
             own_sql: Vec::new(),
+            operations: Vec::new(),
             app: "test".to_owned(),
             entities: Vec::new(),
             system: Vec::new(),

@@ -64,6 +64,7 @@ fn converted() -> Step {
         entity: "users".to_owned(),
         field: "visits".to_owned(),
         transform: REVIEWED.name.to_owned(),
+        reverse: None,
     };
     (visits("string"), vec![change], vec![recorded(&REVIEWED)])
 }

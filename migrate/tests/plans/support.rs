@@ -81,6 +81,7 @@ impl Database {
     pub fn declared(&self, chain: &Chain) -> Declared {
         Declared {
             own_sql: Vec::new(),
+            operations: Vec::new(),
             app: "test".to_owned(),
             entities: Vec::new(),
             system: Vec::new(),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use linchpin_core::causes;
 use linchpin_core::schema::{Chain as Embedded, SchemaStore};
 use linchpin_migrate::cli::{self, Context, Invocation, Outcome};
-use linchpin_migrate::{Chain, Declarations, Declared, Exit, OwnSql, Refusal};
+use linchpin_migrate::{Chain, Declarations, Declared, DeclaredOperation, Exit, OwnSql, Refusal};
 
 use super::build::App;
 use super::schema::Known;
@@ -148,22 +148,32 @@ fn declared(
         system: vec![Claims::entity(), AuditLog::entity()],
         transforms: embedded.transforms.to_vec(),
         own_sql: own_sql(packages),
+        operations: operations(packages).collect(),
         snapshot: diff.snapshot,
     })
 }
 
 /// The SQL that custom operations declare. A migration must know whether it names what it renames.
 fn own_sql(packages: &[&'static Package]) -> Vec<OwnSql> {
-    let entries = packages.iter().flat_map(|package| package.entities);
-    entries
-        .flat_map(|entry| entry.mounted().map(|spec| (entry.desc, spec)))
-        .filter(|(_, spec)| !spec.kind.texts().is_empty())
-        .map(|(desc, spec)| OwnSql {
-            entity: desc.storage_name,
-            operation: spec.name,
-            texts: spec.kind.texts(),
+    operations(packages)
+        .filter(|of| !of.spec.kind.texts().is_empty())
+        .map(|of| OwnSql {
+            entity: of.entity.storage_name,
+            operation: of.spec.name,
+            texts: of.spec.kind.texts(),
         })
         .collect()
+}
+
+/// The operations that have routes.
+fn operations(packages: &[&'static Package]) -> impl Iterator<Item = DeclaredOperation> {
+    let entries = packages.iter().flat_map(|package| package.entities);
+    entries.flat_map(|entry| {
+        entry.mounted().map(|spec| DeclaredOperation {
+            entity: entry.desc,
+            spec,
+        })
+    })
 }
 
 /// What a start compares with the database.

@@ -10,12 +10,14 @@ mod generate;
 mod items;
 mod renamed;
 mod renamed_plans;
+mod replaced;
 #[cfg(test)]
 mod tests;
 
 pub use items::items_agree_with_memory;
 pub use renamed::{Execute, FILLER, RenamedStore, contracted, renamed};
 pub use renamed_plans::{FOLDER, NOTE, runs_every_plan};
+pub use replaced::keeps_both_columns;
 
 use std::sync::Arc;
 

@@ -1,5 +1,6 @@
 //! Binds values to parameters, in the server's binary format.
 
+use std::borrow::Cow;
 use std::error::Error as StdError;
 
 use tokio_postgres::types::private::BytesMut;
@@ -17,7 +18,7 @@ type Sent = std::result::Result<IsNull, Box<dyn StdError + Sync + Send>>;
 /// A value in the server's form.
 #[derive(Debug)]
 pub(super) struct Bound<'a> {
-    value: &'a Value,
+    value: Cow<'a, Value>,
     form: Form,
 }
 
@@ -28,6 +29,10 @@ impl<'a> Bound<'a> {
             Err(slot) => args
                 .get(*slot)
                 .ok_or_else(|| Error::internal("a statement lacks an argument"))?,
+        };
+        let value = match &bind.earlier {
+            Some(kept) => Cow::Owned(kept.earlier(value)?),
+            None => Cow::Borrowed(value),
         };
         Ok(Self {
             value,
@@ -84,7 +89,7 @@ impl ToSql for Gathered<'_> {
 
 impl ToSql for Bound<'_> {
     fn to_sql(&self, kind: &Type, out: &mut BytesMut) -> Sent {
-        match self.value {
+        match &*self.value {
             Value::Null => Ok(IsNull::Yes),
             Value::Bool(b) => b.to_sql(kind, out),
             Value::Int(i) if *kind == Type::FLOAT8 => (*i as f64).to_sql(kind, out),
@@ -104,7 +109,7 @@ impl ToSql for Bound<'_> {
             Value::Strings(list) if is_list(kind) => list.to_sql(kind, out),
             Value::Strings(_) => {
                 let mut json = Vec::new();
-                linchpin_core::json::write_value(self.value.as_ref(), &mut json);
+                linchpin_core::json::write_value((*self.value).as_ref(), &mut json);
                 Ok(jsonb(&json, out))
             }
             Value::Json(text) if *kind == Type::JSONB => Ok(jsonb(text.as_bytes(), out)),

@@ -3,11 +3,12 @@
 use tokio_postgres::types::Type;
 
 use super::error::PENDING;
-use super::render::{Renderer, direction, literal, quote, type_of_column};
+use super::render::{Renderer, direction, earlier_columns, literal, quote, type_of_column};
 use linchpin_core::entity::Kind;
 use linchpin_core::filter::{Filter, Source};
 use linchpin_core::store::{Assign, AssignValue, Order, Pick, layout};
 use linchpin_core::{Error, Result, Value};
+use linchpin_sql::kept::Kept;
 
 /// A name that no table or column has.
 const FIGURE: &str = "\"linchpin figure\"";
@@ -36,10 +37,16 @@ impl Renderer<'_> {
             if integer_key && self.slot_is_null(field) {
                 continue;
             }
-            names.push(self.name(field)?);
+            names.push(self.written(field)?);
             let kind = self.kind(field);
             let value = self.parameter(Err(field), kind);
             values.push(self.taken(field, value));
+        }
+        for kept in self.kept.clone() {
+            let (old, source) = earlier_columns(&kept);
+            let earlier = self.earlier(Err(kept.field), &kept);
+            names.extend([old, source]);
+            values.extend([earlier.clone(), earlier]);
         }
         let naming = self.naming;
         for filler in naming.fillers(self.entity) {
@@ -58,11 +65,34 @@ impl Renderer<'_> {
     pub(super) fn assignments(&mut self, set: &[Assign]) -> Result<String> {
         let mut parts = Vec::with_capacity(set.len());
         for Assign { field, value } in set {
+            if let Some(kept) = Kept::find(&self.kept, *field).cloned() {
+                parts.push(self.assigned_twice(&kept, value)?);
+                continue;
+            }
             let value = self.assigned(*field, value)?;
             let value = self.taken(*field, value);
             parts.push(format!("{} = {value}", self.name(*field)?));
         }
         Ok(parts.join(", "))
+    }
+
+    /// An assignment to a field that has an earlier column as well.
+    fn assigned_twice(&mut self, kept: &Kept, value: &AssignValue) -> Result<String> {
+        let AssignValue::Set(source) = value else {
+            return self.name(kept.field);
+        };
+        let new = self.source(source, self.kind(kept.field))?;
+        let given = match source {
+            Source::Arg { index, .. } => Err(*index),
+            Source::Value(value) => Ok(value.clone()),
+            _ => return self.name(kept.field),
+        };
+        let earlier = self.earlier(given, kept);
+        let (old, source) = earlier_columns(kept);
+        let column = self.written(kept.field)?;
+        Ok(format!(
+            "{column} = {new}, {old} = {earlier}, {source} = {earlier}"
+        ))
     }
 
     /// A value for a column. While the constraint of the column still refuses values that the

@@ -24,6 +24,7 @@ use super::{bind, error};
 use linchpin_core::entity::EntityDesc;
 use linchpin_core::store::{Plan, Rows, Statement};
 use linchpin_core::{Error, Result, Value};
+use linchpin_sql::kept::Kept;
 use linchpin_sql::names::Naming;
 
 /// The maximum number of calls in a group.
@@ -42,6 +43,8 @@ pub(super) struct Gather {
     kinds: Vec<Type>,
     /// The column after the record's columns: the number of the call that a row answers.
     number: usize,
+    /// The fields that have an earlier column as well.
+    kept: Box<[Kept]>,
     /// The generation of names that the statement is rendered for.
     generation: u64,
     state: Mutex<State>,
@@ -140,7 +143,7 @@ impl Gather {
         let number = if matches!(plan, Plan::Exists { .. }) {
             0
         } else {
-            entity.fields.len()
+            entity.fields.len() + Kept::width(&rendered.kept)
         };
         let state = State {
             waiting: Vec::new(),
@@ -157,6 +160,7 @@ impl Gather {
             binds: rendered.binds,
             kinds,
             number,
+            kept: rendered.kept,
             generation: naming.generation(),
             state: Mutex::new(state),
         }))
@@ -312,7 +316,7 @@ impl Gather {
             if self.number == 0 {
                 call.input.rows.push::<[Value]>(&[]);
             } else {
-                let row = PgRow::new(row, turn.statement.entity);
+                let row = PgRow::new(row, turn.statement.entity, &self.kept);
                 call.input.rows.push(&row);
                 *sound = row.sound();
             }

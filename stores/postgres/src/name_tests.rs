@@ -7,7 +7,7 @@ use super::tests::server;
 use super::*;
 use linchpin_conformance::{
     FILLER, FOLDER, NOTE, RenamedStore, THING, agrees_with_memory, contracted,
-    items_agree_with_memory, renamed, runs_every_plan,
+    items_agree_with_memory, keeps_both_columns, renamed, runs_every_plan,
 };
 use linchpin_core::Code;
 use linchpin_core::filter::{Filter, Op, Operand, Source};
@@ -389,5 +389,12 @@ async fn sql_of_a_handler_has_the_present_names() {
     }
     let unknown = "SELECT {column:slogan} FROM {table} WHERE {guard}";
     assert!(driver.check(&THING, unknown).await.is_err());
+    store.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_field_of_another_type_has_both_columns_up_to_date() {
+    let store = open();
+    keeps_both_columns(&store, execute).await;
     store.close().await;
 }

@@ -12,6 +12,7 @@ use linchpin_core::entity::EntityDesc;
 use linchpin_core::store::{Plan, Statement};
 use linchpin_core::{Error, Result, Value};
 use linchpin_sql::access::Span;
+use linchpin_sql::kept::Kept;
 use linchpin_sql::names::{Naming, Prepared};
 use linchpin_sql::short_reads::ShortReads;
 
@@ -112,6 +113,8 @@ fn is_null(args: &[Value], slot: usize) -> bool {
 
 /// One text of a statement.
 pub(super) struct Text {
+    /// The fields that have an earlier column as well.
+    pub(super) kept: Box<[Kept]>,
     pub(super) binds: Vec<Bind>,
     rows: Sql,
     /// The same write without result rows.
@@ -159,6 +162,7 @@ impl Text {
     fn new(rendered: render::Rendered) -> Self {
         let kinds = rendered.binds.iter().map(|b| b.kind.clone()).collect();
         Self {
+            kept: rendered.kept,
             binds: rendered.binds,
             rows: Sql::new(rendered.sql),
             counting: rendered.counting.map(Sql::new),

@@ -12,6 +12,7 @@ use linchpin_core::schema::ColumnKind;
 use linchpin_core::store::Plan;
 use linchpin_core::store::layout::{self, StoredIndex};
 use linchpin_core::{Error, Result, Value};
+use linchpin_sql::kept::Kept;
 use linchpin_sql::names::Naming;
 
 /// The source of a parameter: a value, or the argument at a slot; and its SQL type.
@@ -20,6 +21,8 @@ pub(super) struct Bind {
     pub(super) value: std::result::Result<Value, usize>,
     pub(super) kind: Type,
     pub(super) form: Form,
+    /// The field whose earlier value is bound instead of the value.
+    pub(super) earlier: Option<Box<Kept>>,
 }
 
 /// The form in which a value is bound.
@@ -40,6 +43,8 @@ pub(super) struct Rendered {
     pub(super) binds: Vec<Bind>,
     /// The slots for which a null argument changes the text.
     pub(super) decisive: Vec<usize>,
+    /// The fields that have an earlier column as well.
+    pub(super) kept: Box<[Kept]>,
 }
 
 /// Renders a plan for calls in which exactly the decisive arguments at `nulls` are null.
@@ -142,6 +147,7 @@ pub(super) fn render(
         counting,
         binds: r.binds,
         decisive: r.decisive,
+        kept: r.kept,
     })
 }
 
@@ -207,6 +213,7 @@ pub(super) fn gathered(
         counting: None,
         binds: r.binds,
         decisive: r.decisive,
+        kept: r.kept,
     }))
 }
 
@@ -288,6 +295,11 @@ pub(super) fn direction(optional: bool, desc: bool) -> &'static str {
     }
 }
 
+/// The earlier column of a field, and that of the copy.
+pub(super) fn earlier_columns(kept: &Kept) -> (String, String) {
+    (quote(&kept.columns.old), quote(&kept.columns.source))
+}
+
 /// A name in SQL; doubling the quotes makes every name legal.
 pub(super) fn quote(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
@@ -311,6 +323,8 @@ pub(super) struct Renderer<'a> {
     before: usize,
     /// Whether arguments are columns of the combined calls.
     gathers: bool,
+    /// The fields of its entity that have an earlier column as well.
+    pub(super) kept: Box<[Kept]>,
     binds: Vec<Bind>,
     decisive: Vec<usize>,
 }
@@ -330,6 +344,7 @@ impl<'a> Renderer<'a> {
             nulls,
             before,
             gathers: false,
+            kept: naming.kept(entity),
             binds: Vec::new(),
             decisive: Vec::new(),
         }
@@ -392,12 +407,14 @@ impl Renderer<'_> {
         scope: String,
         part: impl FnOnce(&mut Self) -> T,
     ) -> T {
+        let kept = self.naming.kept(entity);
         let outer = (
             std::mem::replace(&mut self.entity, entity),
             std::mem::replace(&mut self.scope, scope),
+            std::mem::replace(&mut self.kept, kept),
         );
         let rendered = part(self);
-        (self.entity, self.scope) = outer;
+        (self.entity, self.scope, self.kept) = outer;
         rendered
     }
 
@@ -418,18 +435,28 @@ impl Renderer<'_> {
         })
     }
 
+    /// The columns of a row, as [`PgRow`](super::row::PgRow) reads it.
     pub(super) fn columns(&self) -> String {
-        let table = self.table();
-        self.entity
-            .fields
-            .iter()
-            .map(|f| format!("{table}.{}", self.column_of(f)))
-            .collect::<Vec<_>>()
-            .join(", ")
+        let (table, fields) = (self.table(), self.entity.fields);
+        let column = |name: String| format!("{table}.{name}");
+        let mut all: Vec<String> = fields.iter().map(|f| column(self.column_of(f))).collect();
+        for kept in &self.kept {
+            let next = &all[kept.field];
+            let (old, source) = earlier_columns(kept);
+            all.push(kept.added([next, &column(old), &column(source)]));
+        }
+        all.join(", ")
     }
 
-    /// The bare name of a column.
+    /// The bare name of the column of a field that a statement compares or computes.
     pub(super) fn name(&self, field: usize) -> Result<String> {
+        let name = self.written(field)?;
+        self.naming.apart(self.entity, &self.entity.fields[field])?;
+        Ok(name)
+    }
+
+    /// The bare name of the column of a field that a statement writes.
+    pub(super) fn written(&self, field: usize) -> Result<String> {
         self.entity
             .fields
             .get(field)
@@ -458,9 +485,28 @@ impl Renderer<'_> {
         self.bind(value, kind, Form::Plain)
     }
 
+    /// The earlier value for a value of a field.
+    pub(super) fn earlier(
+        &mut self,
+        value: std::result::Result<Value, usize>,
+        kept: &Kept,
+    ) -> String {
+        let kind = type_of_column(&kept.columns.kind);
+        let parameter = self.bind(value, kind, Form::Plain);
+        if let Some(bind) = self.binds.last_mut() {
+            bind.earlier = Some(Box::new(kept.clone()));
+        }
+        parameter
+    }
+
     fn bind(&mut self, value: std::result::Result<Value, usize>, kind: Type, form: Form) -> String {
         let of_call = self.gathers && value.is_err();
-        self.binds.push(Bind { value, kind, form });
+        self.binds.push(Bind {
+            value,
+            kind,
+            form,
+            earlier: None,
+        });
         let parameter = self.before + self.binds.len();
         if of_call {
             format!("{CALLS}.{}", call_value(parameter))

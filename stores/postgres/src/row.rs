@@ -9,7 +9,8 @@ use super::bind;
 use linchpin_core::entity::{EntityDesc, Kind};
 use linchpin_core::store::Row;
 use linchpin_core::validate::MAX_INTEGER;
-use linchpin_core::{Error, Result, ValueRef};
+use linchpin_core::{Error, Result, Value, ValueRef};
+use linchpin_sql::kept::Kept;
 
 /// The columns of an entity, in field order.
 ///
@@ -20,6 +21,10 @@ pub(super) struct PgRow<'a> {
     entity: &'static EntityDesc,
     /// Lists of strings as JSON text, one cell per field; none for entities without such a field.
     lists: Box<[OnceCell<String>]>,
+    /// The fields that have an earlier column as well, and their converted values.
+    kept: &'a [Kept],
+    converted: Box<[OnceCell<Value>]>,
+    refused: Cell<Option<Error>>,
     fault: Cell<Option<(usize, &'static str)>>,
 }
 
@@ -40,7 +45,11 @@ impl<'a> FromSql<'a> for Raw<'a> {
 }
 
 impl<'a> PgRow<'a> {
-    pub(super) fn new(row: &'a tokio_postgres::Row, entity: &'static EntityDesc) -> Self {
+    pub(super) fn new(
+        row: &'a tokio_postgres::Row,
+        entity: &'static EntityDesc,
+        kept: &'a [Kept],
+    ) -> Self {
         let listed = entity
             .fields
             .iter()
@@ -52,6 +61,9 @@ impl<'a> PgRow<'a> {
             row,
             entity,
             lists,
+            kept,
+            converted: kept.iter().map(|_| OnceCell::new()).collect(),
+            refused: Cell::new(None),
             fault: Cell::new(None),
         }
     }
@@ -60,7 +72,11 @@ impl<'a> PgRow<'a> {
     ///
     /// # Errors
     /// `internal`; the cause names the column and the mistake, but never the value.
+    /// `schema_pending` if the value of an earlier column cannot be converted.
     pub(super) fn sound(&self) -> Result<()> {
+        if let Some(refused) = self.refused.take() {
+            return Err(refused);
+        }
         let Some((field, what)) = self.fault.take() else {
             return Ok(());
         };
@@ -77,8 +93,45 @@ impl<'a> PgRow<'a> {
         ValueRef::Null
     }
 
-    fn list(&self, field: usize, bytes: &[u8]) -> ValueRef<'_> {
-        let Some(place) = self.lists.get(field) else {
+    /// The value of a field that has an earlier column as well.
+    #[cold]
+    fn converted(&self, number: usize) -> ValueRef<'_> {
+        let kept = &self.kept[number];
+        match self.row.try_get::<_, bool>(kept.at) {
+            Ok(false) => return self.own(kept.field),
+            Ok(true) => {}
+            Err(_) => return self.fault(kept.field, "was not read"),
+        }
+        let value = self.converted[number].get_or_init(|| {
+            let list = OnceCell::new();
+            let of = (kept.kind, kept.columns.optional);
+            let earlier = self.read(kept.field, kept.at + 1, of, Some(&list));
+            kept.converted(earlier).unwrap_or_else(|error| {
+                self.refused.set(Some(error));
+                Value::Null
+            })
+        });
+        value.as_ref()
+    }
+
+    /// The value of a field's own column.
+    fn own(&self, field: usize) -> ValueRef<'_> {
+        match self.entity.fields.get(field) {
+            Some(desc) => {
+                let of = (desc.kind, desc.optional);
+                self.read(field, field, of, self.lists.get(field))
+            }
+            None => self.fault(field, "was not read"),
+        }
+    }
+
+    fn list<'s>(
+        &self,
+        field: usize,
+        bytes: &[u8],
+        place: Option<&'s OnceCell<String>>,
+    ) -> ValueRef<'s> {
+        let Some(place) = place else {
             return self.fault(field, "was not read");
         };
         let text = place.get_or_init(|| strings(bytes).unwrap_or_default());
@@ -121,20 +174,37 @@ fn strings(bytes: &[u8]) -> Option<String> {
 
 impl Row for PgRow<'_> {
     fn value(&self, field: usize) -> ValueRef<'_> {
-        let (Ok(value), Some(desc)) = (
-            self.row.try_get::<_, Option<Raw<'_>>>(field),
-            self.entity.fields.get(field),
-        ) else {
+        if !self.kept.is_empty()
+            && let Some(number) = self.kept.iter().position(|kept| kept.field == field)
+        {
+            return self.converted(number);
+        }
+        self.own(field)
+    }
+}
+
+impl PgRow<'_> {
+    /// The value in a column, which is read for a field. A list of strings becomes a text in
+    /// `list`.
+    #[inline]
+    fn read<'s>(
+        &'s self,
+        field: usize,
+        column: usize,
+        (kind, optional): (Kind, bool),
+        list: Option<&'s OnceCell<String>>,
+    ) -> ValueRef<'s> {
+        let Ok(value) = self.row.try_get::<_, Option<Raw<'_>>>(column) else {
             return self.fault(field, "was not read");
         };
         let Some(Raw(bytes)) = value else {
-            return if desc.optional {
+            return if optional {
                 ValueRef::Null
             } else {
                 self.fault(field, "is null")
             };
         };
-        match desc.kind {
+        match kind {
             Kind::String => match std::str::from_utf8(bytes) {
                 Ok(text) => ValueRef::Text(text),
                 Err(_) => self.fault(field, "is not UTF-8"),
@@ -164,7 +234,7 @@ impl Row for PgRow<'_> {
                 Some(date) => ValueRef::Date(date),
                 None => self.fault(field, "is not within the years 1 to 9999"),
             },
-            Kind::StringArray => self.list(field, bytes),
+            Kind::StringArray => self.list(field, bytes, list),
             // Version 1 and the text.
             Kind::Json | Kind::Items(_) => match bytes
                 .split_first()

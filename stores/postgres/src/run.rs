@@ -13,6 +13,7 @@ use super::{bind, error, render};
 use linchpin_core::entity::Kind;
 use linchpin_core::store::{Plan, Rows, Statement, aggregate_kinds};
 use linchpin_core::{Error, Result, Value};
+use linchpin_sql::kept::Kept;
 
 /// The reason why a statement failed.
 pub(super) enum Failure {
@@ -152,9 +153,10 @@ async fn attempt(
             | Plan::Delete { .. }
             | Plan::Upsert { .. } => {
                 if let Plan::Upsert { .. } = statement.plan {
-                    rows.created = row.try_get(entity.fields.len()).map_err(Failure::Server)?;
+                    let last = entity.fields.len() + Kept::width(&text.kept);
+                    rows.created = row.try_get(last).map_err(Failure::Server)?;
                 }
-                let row = PgRow::new(&row, entity);
+                let row = PgRow::new(&row, entity, &text.kept);
                 // Recording continues to the end.
                 wanted = rows.push(&row) || rows.is_recorded();
                 sound = sound.and(row.sound());

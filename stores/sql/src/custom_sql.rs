@@ -28,15 +28,25 @@ pub fn embedded(
     sql: &CustomSql,
     entity: &EntityDesc,
     dialect: Dialect,
-    column: &dyn Fn(&str) -> Option<String>,
+    column: &dyn Fn(&str) -> Result<String>,
 ) -> Result<(String, String)> {
+    let refused = std::cell::Cell::new(None);
+    let column = &|field: &str| match column(field) {
+        Ok(column) => Some(column),
+        Err(error) => {
+            refused.set(Some(error));
+            None
+        }
+    };
     let mut named = vec![false; sql.kinds.len()];
     let mut read = |text: &'static str| {
         embed(text, dialect, &mut named, column).map_err(|why| {
-            Error::internal(format!(
-                "the SQL `{text}` of a handler of `{}` {why}",
-                entity.name
-            ))
+            refused.take().unwrap_or_else(|| {
+                Error::internal(format!(
+                    "the SQL `{text}` of a handler of `{}` {why}",
+                    entity.name
+                ))
+            })
         })
     };
     if sql.condition.trim().is_empty() {

@@ -3,6 +3,7 @@
 
 pub mod access;
 pub mod custom_sql;
+pub mod kept;
 pub mod keyset;
 pub mod names;
 pub mod read_slots;

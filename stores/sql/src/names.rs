@@ -10,8 +10,10 @@ use parking_lot::RwLock;
 
 use linchpin_core::entity::{EntityDesc, FieldDesc};
 use linchpin_core::schema::check_name;
-use linchpin_core::store::{Filler, Names, Pending, RefreshNames, TableNames};
+use linchpin_core::store::{Filler, Names, Pending, RefreshNames, Replaced, TableNames};
 use linchpin_core::{Error, Result};
+
+use crate::kept::Kept;
 
 /// The names with which a statement is rendered.
 #[derive(Debug, Default)]
@@ -49,10 +51,51 @@ impl Naming {
             .map_or(field.column, String::as_str)
     }
 
-    /// The column of a field, by the name of the field; `None` if there is no such field.
-    pub fn column_named<'a>(&'a self, entity: &EntityDesc, field: &str) -> Option<&'a str> {
-        let field = entity.fields.iter().find(|f| f.name == field)?;
-        Some(self.column(entity, field))
+    /// The column of a field, by the name of the field.
+    ///
+    /// # Errors
+    /// `internal` if there is no such field, `schema_pending` if its column does not have its
+    /// values alone: see [`apart`](Self::apart).
+    pub fn column_named<'a>(&'a self, entity: &EntityDesc, field: &str) -> Result<&'a str> {
+        let of = |f: &&FieldDesc| f.name == field;
+        let Some(field) = entity.fields.iter().find(of) else {
+            return Err(Error::internal(format!(
+                "`{{column:{field}}}` names no field of `{}`",
+                entity.name
+            )));
+        };
+        self.apart(entity, field)?;
+        Ok(self.column(entity, field))
+    }
+
+    /// The earlier column of a field that has another type than before, while binaries with the
+    /// earlier type may serve as well.
+    pub fn replaced(&self, entity: &EntityDesc, field: &FieldDesc) -> Option<&Replaced> {
+        self.of(entity)?.replaced.get(field.name)
+    }
+
+    /// The fields with an earlier column, in the order of the fields.
+    pub fn kept(&self, entity: &'static EntityDesc) -> Box<[Kept]> {
+        match self.of(entity) {
+            Some(names) if !names.replaced.is_empty() => Kept::all(entity, &names.replaced),
+            _ => Box::default(),
+        }
+    }
+
+    /// Refuses to compare, sort or compute by a field with an earlier column. Its values in some
+    /// records are known only to a function of the app, not to the database.
+    ///
+    /// # Errors
+    /// `schema_pending`.
+    pub fn apart(&self, entity: &EntityDesc, field: &FieldDesc) -> Result<()> {
+        if self.replaced(entity, field).is_none() {
+            return Ok(());
+        }
+        Err(Error::schema_pending(format!(
+            "a statement compares or computes `{}` of `{}`, whose values are in two columns until \
+             its migration is finished",
+            field.name, entity.name
+        )))
     }
 
     /// The columns that new records fill although no field has them.
@@ -63,8 +106,12 @@ impl Naming {
     /// Whether statements may name the indexes of an entity. While a migration renames its table or
     /// its columns, its indexes may still have their earlier names.
     pub fn knows_indexes(&self, entity: &EntityDesc) -> bool {
-        let same =
-            |names: &TableNames| names.table == entity.storage_name && names.columns.is_empty();
+        // No index has a field with an earlier column.
+        let same = |names: &TableNames| {
+            let mut columns = names.columns.keys();
+            names.table == entity.storage_name
+                && columns.all(|field| names.replaced.contains_key(field))
+        };
         !self.without_hints && self.of(entity).is_none_or(same)
     }
 

@@ -34,12 +34,7 @@ impl Spelling<'_> {
         let mut out = parts.next().unwrap_or_default().to_owned();
         for part in parts {
             let (field, rest) = part.split_once('}').unwrap_or((part, ""));
-            let column = self.naming.column_named(entity, field).ok_or_else(|| {
-                Error::internal(format!(
-                    "a statement on `{}` names `{COLUMN}{field}}}`, and there is no such field",
-                    entity.name
-                ))
-            })?;
+            let column = self.naming.column_named(entity, field)?;
             out.push_str(&(self.quote)(column));
             out.push_str(rest);
         }

@@ -43,6 +43,14 @@ pub(super) fn bind(
                 .get(*slot)
                 .ok_or_else(|| Error::internal("a statement lacks an argument"))?,
         };
+        let earlier;
+        let value = match &bind.earlier {
+            Some(kept) => {
+                earlier = kept.earlier(value)?;
+                &earlier
+            }
+            None => value,
+        };
         let done = match (bind.form, value) {
             (Form::Folded, Value::Text(text)) => {
                 statement.raw_bind_parameter(index + 1, fold(text))

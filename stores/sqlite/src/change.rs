@@ -4,6 +4,7 @@ use super::render::{Form, Renderer, member};
 use linchpin_core::filter::{Filter, Source};
 use linchpin_core::store::{Assign, AssignValue, Order, Pick, layout};
 use linchpin_core::{Error, Result, Value};
+use linchpin_sql::kept::Kept;
 
 /// A name that no table or column has.
 const FIGURE: &str = "\"linchpin figure\"";
@@ -12,6 +13,10 @@ impl Renderer<'_> {
     pub(super) fn assignments(&mut self, set: &[Assign]) -> Result<String> {
         let mut parts = Vec::with_capacity(set.len());
         for Assign { field, value } in set {
+            if let Some(kept) = Kept::find(&self.kept, *field).cloned() {
+                parts.push(self.assigned_twice(&kept, value)?);
+                continue;
+            }
             let column = self.column(*field)?;
             let list = format!("COALESCE({column}, '[]')");
             let new = match value {
@@ -70,6 +75,25 @@ impl Renderer<'_> {
         Ok(parts.join(", "))
     }
 
+    /// An assignment to a field that has an earlier column as well.
+    fn assigned_twice(&mut self, kept: &Kept, value: &AssignValue) -> Result<String> {
+        let AssignValue::Set(source) = value else {
+            return self.column(kept.field);
+        };
+        let new = self.source(source, Form::Plain)?;
+        let given = match source {
+            Source::Arg { index, .. } => Err(*index),
+            Source::Value(value) => Ok(value.clone()),
+            _ => return self.column(kept.field),
+        };
+        let earlier = self.earlier(given, kept);
+        let (old, source) = self.earlier_columns(kept);
+        let column = &self.names()[kept.field];
+        Ok(format!(
+            "{column} = {new}, {old} = {earlier}, {source} = {earlier}"
+        ))
+    }
+
     /// The texts before, within and at the end of an update that stores an aggregate of other
     /// records.
     pub(super) fn figure(&mut self, set: &[Assign]) -> Result<Option<[String; 3]>> {
@@ -107,19 +131,25 @@ impl Renderer<'_> {
 
     /// An insert of one record, also with values of columns that no field has any more.
     pub(super) fn insert(&mut self) -> String {
-        let mut columns = self.columns();
+        let mut columns = self.names();
         let mut values: Vec<String> = (0..self.entity.fields.len())
             .map(|i| self.parameter(Err(i), Form::Plain))
             .collect();
+        for kept in self.kept.clone() {
+            let (old, source) = self.earlier_columns(&kept);
+            let earlier = self.earlier(Err(kept.field), &kept);
+            columns.extend([old, source]);
+            values.extend([earlier.clone(), earlier]);
+        }
         let naming = self.naming;
         for filler in naming.fillers(self.entity) {
-            columns.push_str(", ");
-            columns.push_str(&self.quote(&filler.column));
+            columns.push(self.quote(&filler.column));
             values.push(self.parameter(Ok(filler.value.clone()), Form::Plain));
         }
         format!(
-            "INSERT INTO {} ({columns}) VALUES ({})",
+            "INSERT INTO {} ({}) VALUES ({})",
             self.table(),
+            columns.join(", "),
             values.join(", ")
         )
     }

@@ -7,7 +7,7 @@ use super::tests::thing;
 use super::*;
 use linchpin_conformance::{
     FILLER, FOLDER, NOTE, RenamedStore, THING, agrees_with_memory, contracted,
-    items_agree_with_memory, renamed, runs_every_plan,
+    items_agree_with_memory, keeps_both_columns, renamed, runs_every_plan,
 };
 use linchpin_core::Code;
 use linchpin_core::filter::{Filter, Op, Operand, Source};
@@ -344,5 +344,13 @@ async fn a_read_does_without_the_name_of_an_index_that_is_missing() {
             .expect("read without the index");
     }
     assert!(!sql(&page).contains("INDEXED BY"), "{}", sql(&page));
+    store.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_field_of_another_type_has_both_columns_up_to_date() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let store = open(&folder);
+    keeps_both_columns(&store, execute).await;
     store.close().await;
 }

@@ -255,7 +255,7 @@ pub(super) fn read(
         return Ok(());
     }
     while let Some(row) = found.next().map_err(failed)? {
-        let row = SqliteRow::new(row, entity);
+        let row = SqliteRow::new(row, entity, &native.kept);
         if !rows.push(&row) {
             break;
         }

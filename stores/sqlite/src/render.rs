@@ -8,6 +8,7 @@ use linchpin_core::store::layout::{self, StoredIndex};
 use linchpin_core::store::{After, Plan, aggregate_kinds};
 use linchpin_core::{Error, Result, Value};
 use linchpin_sql::access::{self, Reach, Way};
+use linchpin_sql::kept::Kept;
 use linchpin_sql::names::Naming;
 use linchpin_sql::short_reads::ShortReads;
 
@@ -28,6 +29,8 @@ pub(super) struct Native {
     pub(super) short_reads: ShortReads,
     /// The kinds of the result columns, if they are not those of the entity.
     pub(super) columns: Option<Box<[Kind]>>,
+    /// The fields that have an earlier column as well.
+    pub(super) kept: Box<[Kept]>,
     /// The names that it is rendered with.
     pub(super) naming: Arc<Naming>,
 }
@@ -66,6 +69,8 @@ pub(super) enum Runs {
 pub(super) struct Bind {
     pub(super) value: std::result::Result<Value, usize>,
     pub(super) form: Form,
+    /// The field whose earlier value is bound instead of the value.
+    pub(super) earlier: Option<Box<Kept>>,
 }
 
 /// The form in which a value is bound.
@@ -197,6 +202,7 @@ pub(super) fn render(
                     key: Bind {
                         value,
                         form: Form::Plain,
+                        earlier: None,
                     },
                 });
             }
@@ -238,6 +244,7 @@ pub(super) fn render(
         runs,
         short_reads: ShortReads::default(),
         columns: own,
+        kept: r.kept,
         naming: Arc::clone(naming),
     })
 }
@@ -290,6 +297,8 @@ pub(super) struct Renderer<'a> {
     mark: char,
     /// The number of parameters before its own.
     before: usize,
+    /// The fields of its entity that have an earlier column as well.
+    pub(super) kept: Box<[Kept]>,
     binds: Vec<Bind>,
 }
 
@@ -302,6 +311,7 @@ impl<'a> Renderer<'a> {
             links: 0,
             mark,
             before,
+            kept: naming.kept(entity),
             binds: Vec::new(),
         };
         renderer.scope = renderer.table();
@@ -394,12 +404,14 @@ impl Renderer<'_> {
         scope: String,
         part: impl FnOnce(&mut Self) -> T,
     ) -> T {
+        let kept = self.naming.kept(entity);
         let outer = (
             std::mem::replace(&mut self.entity, entity),
             std::mem::replace(&mut self.scope, scope),
+            std::mem::replace(&mut self.kept, kept),
         );
         let rendered = part(self);
-        (self.entity, self.scope) = outer;
+        (self.entity, self.scope, self.kept) = outer;
         rendered
     }
 
@@ -421,21 +433,37 @@ impl Renderer<'_> {
         })
     }
 
+    /// The columns of a row, as [`SqliteRow`](super::row::SqliteRow) reads it.
     pub(super) fn columns(&self) -> String {
-        self.entity
-            .fields
-            .iter()
-            .map(|f| self.column_of(f))
-            .collect::<Vec<_>>()
-            .join(", ")
+        let fields = self.entity.fields;
+        let mut all: Vec<String> = fields.iter().map(|f| self.column_of(f)).collect();
+        for kept in &self.kept {
+            let (old, source) = self.earlier_columns(kept);
+            all.push(kept.added([&self.column_of(&fields[kept.field]), &old, &source]));
+        }
+        all.join(", ")
     }
 
+    /// The columns of the fields.
+    pub(super) fn names(&self) -> Vec<String> {
+        let fields = self.entity.fields.iter();
+        fields.map(|field| self.column_of(field)).collect()
+    }
+
+    /// The earlier column of a field, and that of the copy.
+    pub(super) fn earlier_columns(&self, kept: &Kept) -> (String, String) {
+        let of = &kept.columns;
+        (self.quote(&of.old), self.quote(&of.source))
+    }
+
+    /// The column of a field that a statement compares or computes.
     pub(super) fn column(&self, field: usize) -> Result<String> {
-        self.entity
-            .fields
+        let fields = self.entity.fields;
+        let field = fields
             .get(field)
-            .map(|f| self.column_of(f))
-            .ok_or_else(|| Error::internal("a plan names a field that does not exist"))
+            .ok_or_else(|| Error::internal("a plan names a field that does not exist"))?;
+        self.naming.apart(self.entity, field)?;
+        Ok(self.column_of(field))
     }
 
     pub(super) fn parameter(
@@ -443,7 +471,28 @@ impl Renderer<'_> {
         value: std::result::Result<Value, usize>,
         form: Form,
     ) -> String {
-        self.binds.push(Bind { value, form });
+        self.bind(Bind {
+            value,
+            form,
+            earlier: None,
+        })
+    }
+
+    /// The earlier value for a value of a field.
+    pub(super) fn earlier(
+        &mut self,
+        value: std::result::Result<Value, usize>,
+        kept: &Kept,
+    ) -> String {
+        self.bind(Bind {
+            value,
+            form: Form::Plain,
+            earlier: Some(Box::new(kept.clone())),
+        })
+    }
+
+    fn bind(&mut self, bind: Bind) -> String {
+        self.binds.push(bind);
         format!("{}{}", self.mark, self.before + self.binds.len())
     }
 

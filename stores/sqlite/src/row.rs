@@ -1,13 +1,14 @@
 //! The current row of an SQLite statement.
 
-use std::cell::Cell;
+use std::cell::{Cell, OnceCell};
 
 use rusqlite::types::ValueRef as Sql;
 
 use linchpin_core::entity::{EntityDesc, Flags, Kind};
 use linchpin_core::store::Row;
 use linchpin_core::validate::MAX_INTEGER;
-use linchpin_core::{Error, Result, Timestamp, ValueRef};
+use linchpin_core::{Error, Result, Timestamp, Value, ValueRef};
+use linchpin_sql::kept::Kept;
 
 /// The columns of an entity, in field order.
 ///
@@ -16,7 +17,11 @@ use linchpin_core::{Error, Result, Timestamp, ValueRef};
 pub(super) struct SqliteRow<'a, 's> {
     row: &'a rusqlite::Row<'s>,
     entity: &'static EntityDesc,
+    /// The fields that have an earlier column as well, and their converted values.
+    kept: &'a [Kept],
+    converted: Box<[OnceCell<Value>]>,
     fault: Cell<Option<Fault>>,
+    refused: Cell<Option<Error>>,
 }
 
 /// A field with a value that it cannot have.
@@ -27,11 +32,18 @@ struct Fault {
 }
 
 impl<'a, 's> SqliteRow<'a, 's> {
-    pub(super) fn new(row: &'a rusqlite::Row<'s>, entity: &'static EntityDesc) -> Self {
+    pub(super) fn new(
+        row: &'a rusqlite::Row<'s>,
+        entity: &'static EntityDesc,
+        kept: &'a [Kept],
+    ) -> Self {
         Self {
             row,
             entity,
+            kept,
+            converted: kept.iter().map(|_| OnceCell::new()).collect(),
             fault: Cell::new(None),
+            refused: Cell::new(None),
         }
     }
 
@@ -39,7 +51,11 @@ impl<'a, 's> SqliteRow<'a, 's> {
     ///
     /// # Errors
     /// `internal`; the cause names the column, the record and the mistake, but never the value.
+    /// `schema_pending` if the value of an earlier column cannot be converted.
     pub(super) fn sound(&self) -> Result<()> {
+        if let Some(refused) = self.refused.take() {
+            return Err(refused);
+        }
         self.fault
             .take()
             .map_or(Ok(()), |fault| Err(self.error(fault)))
@@ -100,18 +116,55 @@ fn is_json(text: &str) -> bool {
 
 impl Row for SqliteRow<'_, '_> {
     fn value(&self, field: usize) -> ValueRef<'_> {
-        let (Ok(value), Some(desc)) = (self.row.get_ref(field), self.entity.fields.get(field))
-        else {
+        if !self.kept.is_empty()
+            && let Some(number) = self.kept.iter().position(|kept| kept.field == field)
+        {
+            return self.converted(number);
+        }
+        self.own(field)
+    }
+}
+
+impl SqliteRow<'_, '_> {
+    /// The value of a field's own column.
+    fn own(&self, field: usize) -> ValueRef<'_> {
+        match self.entity.fields.get(field) {
+            Some(desc) => self.read(field, field, (desc.kind, desc.optional)),
+            None => self.fault(field, "was not read"),
+        }
+    }
+
+    /// The value of a field that has an earlier column as well.
+    #[cold]
+    fn converted(&self, number: usize) -> ValueRef<'_> {
+        let kept = &self.kept[number];
+        match self.row.get_ref(kept.at) {
+            Ok(Sql::Integer(0)) => return self.own(kept.field),
+            Ok(Sql::Integer(1)) => {}
+            _ => return self.fault(kept.field, "was not read"),
+        }
+        let value = self.converted[number].get_or_init(|| {
+            let earlier = self.read(kept.field, kept.at + 1, (kept.kind, kept.columns.optional));
+            kept.converted(earlier).unwrap_or_else(|error| {
+                self.refused.set(Some(error));
+                Value::Null
+            })
+        });
+        value.as_ref()
+    }
+
+    /// The value in a column, which is read for a field.
+    #[inline]
+    fn read(&self, field: usize, column: usize, (kind, optional): (Kind, bool)) -> ValueRef<'_> {
+        let Ok(value) = self.row.get_ref(column) else {
             return self.fault(field, "was not read");
         };
-        match (value, desc.kind) {
+        match (value, kind) {
             (Sql::Text(bytes), kind) => match (std::str::from_utf8(bytes), kind) {
                 (Err(_), _) => self.fault(field, "is not UTF-8"),
                 (Ok(_), Kind::String) if holds_nul(bytes) => self.fault(field, "holds a NUL"),
                 (Ok(text), Kind::String) => ValueRef::Text(text),
-                (Ok(text), Kind::Enum(desc)) if desc.variants.contains(&text) => {
-                    ValueRef::Text(text)
-                }
+                (Ok(text), Kind::Enum(of)) if of.variants.contains(&text) => ValueRef::Text(text),
                 (Ok(_), Kind::Enum(_)) => self.fault(field, "is no variant of its enum"),
                 (Ok(text), Kind::StringArray | Kind::Items(_)) if !text.starts_with('[') => {
                     self.fault(field, "is not a JSON array")
@@ -141,7 +194,7 @@ impl Row for SqliteRow<'_, '_> {
             (Sql::Integer(i), Kind::Number) => ValueRef::Float(i as f64),
             (Sql::Real(f), Kind::Number) if f.is_finite() => ValueRef::Float(f),
             (Sql::Real(_), Kind::Number) => self.fault(field, "is infinite"),
-            (Sql::Null, _) if desc.optional => ValueRef::Null,
+            (Sql::Null, _) if optional => ValueRef::Null,
             (Sql::Null, _) => self.fault(field, "is null"),
             (Sql::Integer(_) | Sql::Real(_) | Sql::Blob(_), _) => {
                 self.fault(field, "has another type")

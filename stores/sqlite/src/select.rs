@@ -116,7 +116,7 @@ impl Renderer<'_> {
     ) -> Result<String> {
         let (condition, mut by) = embedded(sql, self.entity, Dialect::Sqlite, &|field| {
             let column = self.naming.column_named(self.entity, field)?;
-            Some(self.quote(column))
+            Ok(self.quote(column))
         })?;
         // The parameters of the custom SQL come first.
         for slot in 0..sql.kinds.len() {

@@ -257,6 +257,7 @@ fn endless() -> Arc<Statement> {
         runs: Runs::Apart,
         short_reads: linchpin_sql::short_reads::ShortReads::default(),
         columns: None,
+        kept: Box::default(),
         naming: Arc::default(),
     };
     let plan = Plan::Exists {

@@ -158,7 +158,7 @@ fn write_one(
     // All rows are read: an unfinished statement is not committed.
     let mut sound = Ok(());
     while let Some(row) = found.next().map_err(failed)? {
-        let row = SqliteRow::new(row, entity);
+        let row = SqliteRow::new(row, entity, &native.kept);
         if let Plan::Upsert { .. } = &statement.plan {
             let new = || {
                 args.get(entity.primary)
@@ -198,7 +198,7 @@ fn write_and_read(
             .next()
             .map_err(failed)?
             .ok_or_else(|| Error::internal("a record that was written is not there"))?;
-        let row = SqliteRow::new(row, entity);
+        let row = SqliteRow::new(row, entity, &native.kept);
         rows.push(&row);
         Ok::<_, Error>(row.sound())
     };

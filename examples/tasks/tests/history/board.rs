@@ -57,6 +57,15 @@ impl Board {
         tasks.get_mut(id).expect("a task").0 = title.to_owned();
     }
 
+    /// Gives a task another tag.
+    #[track_caller]
+    pub fn retag(&self, tasks: &mut Tasks, id: &str, tag: &str) {
+        let (name, tags) = self.with_tag(tag);
+        let reply = self.patch(id, json!({ name: tags }));
+        assert_eq!(reply.status, 200, "version {}: {reply:?}", self.version);
+        tasks.get_mut(id).expect("a task").1 = tag.to_owned();
+    }
+
     /// Changes a task at its present version.
     pub fn patch(&self, id: &str, change: Json) -> Reply {
         let path = format!("/tasks/{id}");

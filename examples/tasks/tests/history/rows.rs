@@ -51,6 +51,7 @@ impl Database {
             system: Vec::new(),
             transforms: Vec::new(),
             own_sql: Vec::new(),
+            operations: Vec::new(),
             snapshot: chain.snapshot(),
         };
         let options = Options::default();

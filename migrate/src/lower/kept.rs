@@ -1,0 +1,95 @@
+//! Fields of another type whose earlier column is kept up to date while both binaries serve.
+
+use linchpin_core::schema::{EntitySnapshot, FieldSnapshot};
+
+use super::Lowering;
+use super::fill::generated;
+use crate::data::FillValue;
+use crate::own_sql;
+
+/// The function that converts a new value back to one of the earlier type.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reverse {
+    /// Its name.
+    pub name: String,
+    /// Whether it takes null.
+    pub takes_null: bool,
+}
+
+impl Lowering<'_> {
+    /// Keeps the earlier column of a field of another type, or says why both binaries cannot serve
+    /// together.
+    pub(super) fn keep(
+        &mut self,
+        (before, after): (&EntitySnapshot, &EntitySnapshot),
+        was: (&str, &FieldSnapshot),
+        is: (&str, &FieldSnapshot),
+    ) {
+        let key = (after.storage_name.clone(), is.0.to_owned());
+        let Some(reverse) = self.link.reverses.get(&key) else {
+            let reason = format!("`{}` gets another type", is.0);
+            self.fence.get_or_insert(reason);
+            return;
+        };
+        match self.obstacle((before, after), was, is, reverse) {
+            Some(why) => {
+                let reason = format!("`{}` gets another type, and {why}", is.0);
+                self.fence.get_or_insert(reason);
+            }
+            None => self.reverses.push(reverse.name.clone()),
+        }
+    }
+
+    /// What keeps the values of the field from being in two columns.
+    fn obstacle(
+        &self,
+        (before, after): (&EntitySnapshot, &EntitySnapshot),
+        (_, was): (&str, &FieldSnapshot),
+        (name, is): (&str, &FieldSnapshot),
+        reverse: &Reverse,
+    ) -> Option<String> {
+        let indexed = |entity: &EntitySnapshot, column: &str| {
+            entity
+                .table()
+                .indexes
+                .iter()
+                .any(|index| index.reads(column))
+        };
+        if indexed(before, &was.column) || indexed(after, &is.column) {
+            return Some("an index has it".to_owned());
+        }
+        let computes = |field: &FieldSnapshot| {
+            field.computed.as_ref().is_some_and(|computed| {
+                computed.inputs.is_empty() || computed.inputs.iter().any(|input| input == name)
+            })
+        };
+        if is.computed.is_some() || was.computed.is_some() || after.fields.values().any(computes) {
+            return Some("a field is computed from it".to_owned());
+        }
+        let refers = after.checks.iter().any(|check| check.field == name);
+        let counted = self.link.after.entities.values().any(|entity| {
+            let mut counters = entity.counters.iter();
+            counters.any(|counter| {
+                (counter.target == after.storage_name && counter.field == name)
+                    || (entity.storage_name == after.storage_name && counter.by == name)
+            })
+        });
+        if refers || counted {
+            return Some("a relation or a counter uses it".to_owned());
+        }
+        let given = generated(is);
+        if was.optional && !is.optional && !matches!(given, None | Some(FillValue::Literal(_))) {
+            return Some("null becomes another value at each read".to_owned());
+        }
+        let back = matches!(generated(was), Some(FillValue::Literal(_)));
+        if is.optional && !was.optional && !reverse.takes_null && !back {
+            return Some("null has no value of the earlier type".to_owned());
+        }
+        let columns = [was.column.as_str(), is.column.as_str()];
+        let tables = [before.storage_name.as_str(), after.storage_name.as_str()];
+        if let Some(operation) = own_sql::reads(self.terrain.own_sql, tables, name, columns) {
+            return Some(format!("the SQL of operation `{operation}` names it"));
+        }
+        (self.terrain.uses)(&after.storage_name, name)
+    }
+}

@@ -1,0 +1,105 @@
+//! Fields of another type whose earlier column is kept up to date.
+
+use std::collections::BTreeMap;
+
+use linchpin_core::entity::{EntityDesc, Kind, TransformError};
+use linchpin_core::schema::ColumnKind;
+use linchpin_core::store::Replaced;
+use linchpin_core::{Error, Result, Value, ValueRef};
+
+/// A field with an earlier column, in the rows of a statement. Each such field adds two columns
+/// behind those of the fields: whether the value must be converted from the earlier one, and the
+/// earlier one.
+#[derive(Clone, Debug)]
+pub struct Kept {
+    /// The entity.
+    pub entity: &'static EntityDesc,
+    /// The position of the field.
+    pub field: usize,
+    /// Its columns.
+    pub columns: Replaced,
+    /// The kind of the earlier values. Enums are texts.
+    pub kind: Kind,
+    /// The first of the two columns.
+    pub at: usize,
+}
+
+impl Kept {
+    pub(crate) fn all(
+        entity: &'static EntityDesc,
+        replaced: &BTreeMap<String, Replaced>,
+    ) -> Box<[Self]> {
+        let found = entity.fields.iter().enumerate();
+        let found = found.filter_map(|(at, field)| Some((at, replaced.get(field.name)?)));
+        found
+            .enumerate()
+            .map(|(number, (field, columns))| Self {
+                entity,
+                field,
+                columns: columns.clone(),
+                kind: kind_of(&columns.kind),
+                at: entity.fields.len() + 2 * number,
+            })
+            .collect()
+    }
+
+    /// The field, if it has an earlier column.
+    pub fn find(all: &[Self], field: usize) -> Option<&Self> {
+        all.iter().find(|kept| kept.field == field)
+    }
+
+    /// The number of columns that these fields add to a row.
+    pub fn width(all: &[Self]) -> usize {
+        2 * all.len()
+    }
+
+    /// The columns that the field adds to a row: whether its value must be converted, and the
+    /// earlier value. The arguments are the names in SQL: the column of the field, the earlier one,
+    /// and the copy.
+    pub fn added(&self, [next, old, source]: [&str; 3]) -> String {
+        let differs = format!("{source} IS DISTINCT FROM {old}");
+        if self.columns.required {
+            format!("({differs} OR {next} IS NULL), {old}")
+        } else {
+            format!("({differs}), {old}")
+        }
+    }
+
+    /// The value of the field for an earlier value.
+    ///
+    /// # Errors
+    /// `schema_pending` if the function has none.
+    pub fn converted(&self, earlier: ValueRef<'_>) -> Result<Value> {
+        let converted = self.columns.forth.convert(earlier);
+        converted.map_err(|error| self.refused("cannot be converted", &error))
+    }
+
+    /// The earlier value for a value of the field.
+    ///
+    /// # Errors
+    /// `schema_pending` if the function has none: binaries with the earlier type could not read the
+    /// record.
+    pub fn earlier(&self, value: &Value) -> Result<Value> {
+        let converted = self.columns.back.convert(value.as_ref());
+        converted.map_err(|error| self.refused("has no value of the earlier type", &error))
+    }
+
+    #[cold]
+    fn refused(&self, why: &str, error: &TransformError) -> Error {
+        let name = self.entity.fields.get(self.field).map_or("?", |f| f.name);
+        Error::schema_pending(format!("`{name}` of `{}` {why}: {error}", self.entity.name))
+    }
+}
+
+/// The kind whose decoding fits the values of a column.
+fn kind_of(kind: &ColumnKind) -> Kind {
+    match kind {
+        ColumnKind::String | ColumnKind::Enum(_) => Kind::String,
+        ColumnKind::Boolean => Kind::Boolean,
+        ColumnKind::Integer => Kind::Integer,
+        ColumnKind::Number => Kind::Number,
+        ColumnKind::Date => Kind::Date,
+        ColumnKind::StringArray => Kind::StringArray,
+        ColumnKind::Json => Kind::Json,
+    }
+}
