@@ -5,6 +5,7 @@
 //! and hands them over after the commit.
 
 mod change;
+mod many;
 mod payload;
 mod record;
 mod stored;
@@ -40,11 +41,14 @@ pub struct EntityEvent {
     pub payload_ref: Option<RecordRef>,
     /// The record before the change. For a removed record it has the members of `after`. For an
     /// update it has the fields that conditions of consumers read (`EventSink::reads`), and only if
-    /// the statement touched one of them. It never leaves the server.
+    /// the statement touched one of them. For an event about many records it is an array, as `after`
+    /// is; a record that was not read before is null. It never leaves the server.
     pub before: Option<Payload>,
     /// The record after the change: the payload, and the other fields that conditions of consumers
-    /// read (`EventSink::reads`). `None` if the record was removed, or if the event is about many
-    /// records. It never leaves the server.
+    /// read (`EventSink::reads`). `None` if the record was removed. For an event about many records
+    /// it is `None`, unless `EventSink::needs_states` of the consumer returns true: then it is an
+    /// array with the fields that conditions read, one object for each of `keys`. It never leaves
+    /// the server.
     pub after: Option<Payload>,
     /// The actor of the call.
     pub actor: ActorRef,
@@ -57,7 +61,8 @@ pub struct EntityEvent {
     /// The record's version, if it has one.
     pub version: Option<i64>,
     /// The keys of an event about many records, 500 at most. Empty unless
-    /// `EventSink::needs_records` of a consumer returns true. They never leave the server.
+    /// `EventSink::needs_records` or `EventSink::needs_states` of the consumer returns true. They
+    /// never leave the server.
     pub keys: Vec<String>,
 }
 
@@ -80,6 +85,20 @@ impl EntityEvent {
             }),
             _ => Arc::clone(self),
         }
+    }
+
+    /// The event for a consumer that does not need the records of an event about many.
+    #[must_use]
+    pub fn without_records(self: &Arc<Self>) -> Arc<Self> {
+        if self.keys.is_empty() {
+            return Arc::clone(self);
+        }
+        Arc::new(Self {
+            keys: Vec::new(),
+            before: None,
+            after: None,
+            ..(**self).clone()
+        })
     }
 
     /// Returns the known keys of the changed records.

@@ -6,14 +6,13 @@ use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
+use super::many::{self, Chunk};
 use super::{ActorRef, EntityEvent, Entry, Payload, RecordRef};
 use crate::entity::EntityDesc;
 use crate::json::{write_str, write_value};
 use crate::store::{Plan, Projection, Row};
 use crate::{Timestamp, Uuid, Value, ValueRef};
 
-/// The maximum number of keys in one event about many records.
-const KEYS: usize = 500;
 /// The events of one route: names, payload and audience.
 #[derive(Debug)]
 pub struct RouteEvent {
@@ -67,6 +66,8 @@ pub enum Name {
 pub struct Audience {
     /// Whether a consumer needs the keys of events about many records.
     pub listed: bool,
+    /// Whether a consumer needs the keys and the states of events about many records.
+    pub states: bool,
     /// Whether a consumer needs the events after a crash, so that the outbox stores them.
     pub stored: bool,
 }
@@ -86,6 +87,8 @@ pub struct Recording {
     records: Vec<Recorded>,
     /// The keys for an event about many records; `None` if no consumer needs them.
     keys: Option<Vec<String>>,
+    /// The states of the records with these keys; `None` if no consumer needs them.
+    states: Option<Vec<Vec<u8>>>,
     /// Keys of records, sorted, and the fields that conditions read as they were before.
     before: Vec<(String, Vec<u8>)>,
     /// The id of the first event; `None` if the events are internal.
@@ -115,7 +118,8 @@ impl Recording {
         at: Timestamp,
         audience: Audience,
     ) -> Self {
-        let keys = (audience.listed && route.counts).then(Vec::new);
+        let keys = ((audience.listed || audience.states) && route.counts).then(Vec::new);
+        let states = (audience.states && route.counts).then(Vec::new);
         Self {
             route,
             actor,
@@ -127,6 +131,7 @@ impl Recording {
             removes: false,
             records: Vec::new(),
             keys,
+            states,
             before: Vec::new(),
             first: None,
         }
@@ -149,7 +154,8 @@ impl Recording {
     /// statement.
     #[doc(hidden)]
     pub fn witness(&mut self, before: &[Box<[Value]>]) {
-        let (Some(read), false) = (&self.route.read, self.route.counts) else {
+        let unread = self.route.counts && self.states.is_none();
+        let (Some(read), false) = (&self.route.read, unread) else {
             return;
         };
         let primary = self.route.entity.primary;
@@ -169,6 +175,9 @@ impl Recording {
         if self.route.counts {
             if let Some(keys) = &mut self.keys {
                 keys.push(key_of(row.value(entity.primary)));
+            }
+            if let Some(states) = &mut self.states {
+                states.push(state_of(self.route.read.as_ref(), row));
             }
             return;
         }
@@ -192,12 +201,7 @@ impl Recording {
         if payload > self.route.largest {
             data = b"null".to_vec();
             payload = data.len();
-            let mut out = Vec::new();
-            match &self.route.read {
-                Some(read) => read.write(row, &mut out),
-                None => out.extend_from_slice(b"{}"),
-            }
-            state = Some(out);
+            state = Some(state_of(self.route.read.as_ref(), row));
         } else if let Some(beyond) = &self.route.beyond {
             beyond.write(row, &mut data);
         }
@@ -219,10 +223,11 @@ impl Recording {
         if self.route.counts {
             if count > 0 {
                 let keys = self.keys.take().unwrap_or_default();
-                let (first, further) = keys.split_at(keys.len().min(KEYS));
-                entries.push(self.of_many(count, created, first, self.route.internal));
-                for keys in further.chunks(KEYS) {
-                    entries.push(self.of_many(count, created, keys, true));
+                let states = self.states.take();
+                let parts = many::chunks(&keys, states.as_deref(), &self.before);
+                for (n, part) in parts.iter().enumerate() {
+                    let internal = self.route.internal || n > 0;
+                    entries.push(self.of_many(count, created, part, internal));
                 }
             }
         } else {
@@ -264,17 +269,28 @@ impl Recording {
         }
     }
 
-    fn of_many(&self, count: usize, created: bool, keys: &[String], internal: bool) -> Entry {
+    fn of_many(&self, count: usize, created: bool, part: &Chunk<'_>, internal: bool) -> Entry {
         let mut event = self.event(created);
-        event.keys = keys.to_vec();
+        event.keys = part.keys.to_vec();
         let data = format!("{{\"count\":{count}}}").into_bytes();
+        let before = part.before.as_deref().filter(|_| !self.removes);
+        let of = if self.removes { "before" } else { "after" };
         let parts = Parts {
             payload: data.len(),
+            of: part.states.is_some().then_some(of),
+            state: part.states.as_deref(),
+            before,
             internal,
-            ..Parts::default()
         };
         let (text, at, _) = self.text(&event, data, &parts);
         event.payload = Payload::within(&text, at, None);
+        let json = |array: &[u8]| Payload::of(&String::from_utf8_lossy(array));
+        let states = part.states.as_deref().map(json);
+        if self.removes {
+            event.before = states;
+        } else {
+            (event.before, event.after) = (before.map(json), states);
+        }
         self.finish(event, text, internal)
     }
 
@@ -290,14 +306,9 @@ impl Recording {
                 id: record.key.clone(),
             });
         }
-        let known = |key: &str| {
-            self.before
-                .binary_search_by(|(known, _)| known.as_str().cmp(key))
-        };
         let before = (!self.removes)
-            .then(|| known(&record.key).ok())
-            .flatten()
-            .map(|at| self.before[at].1.as_slice());
+            .then(|| many::before_of(&self.before, &record.key))
+            .flatten();
         event.record_id = Some(record.key);
         let parts = Parts {
             payload: record.payload,
@@ -348,6 +359,16 @@ impl Recording {
         let text = Arc::from(String::from_utf8(text).unwrap_or_default());
         (text, at, beyond.filter(|beyond| !beyond.is_empty()))
     }
+}
+
+/// The fields that conditions read, as JSON.
+fn state_of<R: Row + ?Sized>(read: Option<&Projection>, row: &R) -> Vec<u8> {
+    let mut out = Vec::new();
+    match read {
+        Some(read) => read.write(row, &mut out),
+        None => out.extend_from_slice(b"{}"),
+    }
+    out
 }
 
 /// The key of a record as text.

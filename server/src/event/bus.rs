@@ -177,15 +177,8 @@ impl EventBus {
         };
         for entry in row.events.iter().filter(|entry| !entry.internal) {
             let event = &entry.event;
-            let event = if event.keys.is_empty() {
-                event.within(EntityEvent::PAYLOAD)
-            } else {
-                // Keys are for consumers that need records.
-                Arc::new(EntityEvent {
-                    keys: Vec::new(),
-                    ..(**event).clone()
-                })
-            };
+            // Keys and states are for consumers that need records.
+            let event = event.without_records().within(EntityEvent::PAYLOAD);
             // The last subscriber may be gone by now: this is not an error.
             let _ = sender.send(Ok(event));
         }

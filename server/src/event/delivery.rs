@@ -376,16 +376,13 @@ impl Consumer {
         if !self.entities.as_ref().is_none_or(takes) {
             return None;
         }
-        if self.needs_records || event.keys.is_empty() {
-            let largest = self.sink.largest_payload();
-            return (self.needs_records || !entry.internal).then(|| event.within(largest));
+        let has_states =
+            !event.keys.is_empty() && (event.after.is_some() || event.before.is_some());
+        let largest = self.sink.largest_payload();
+        if self.needs_records || (has_states && takes(&self.states)) {
+            return Some(event.within(largest));
         }
-        // Only consumers that need records get internal events and keys.
-        (!entry.internal).then(|| {
-            Arc::new(EntityEvent {
-                keys: Vec::new(),
-                ..(**event).clone()
-            })
-        })
+        // Only consumers that need records get internal events, keys and states.
+        (!entry.internal).then(|| event.without_records().within(largest))
     }
 }

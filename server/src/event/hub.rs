@@ -99,7 +99,12 @@ impl Planned {
             ),
         };
         let (event, request) = (Arc::clone(event), cx.request_id());
-        let recording = Recording::new(event, by, request, cx.now(), self.audience);
+        // Internal events are for consumers that need keys only.
+        let audience = Audience {
+            states: self.audience.states && !event.internal,
+            ..self.audience
+        };
+        let recording = Recording::new(event, by, request, cx.now(), audience);
         Some(Box::new(recording))
     }
 }
@@ -265,6 +270,7 @@ impl Hub {
             }
             let audience = Audience {
                 listed: searched || consumers().any(|consumer| consumer.needs_records),
+                states: consumers().any(|consumer| consumer.sink.needs_states(entry.desc)),
                 stored: searched || consumers().any(|consumer| !consumer.sink.is_live()),
             };
             outbox_needed |= audience.stored;
@@ -323,6 +329,8 @@ impl Hub {
         for consumer in &mut self.consumers {
             let taken = descs.iter().filter(|desc| consumer.takes(desc));
             let taken: BTreeSet<_> = taken.map(|desc| desc.storage_name).collect();
+            let states = descs.iter().filter(|desc| consumer.sink.needs_states(desc));
+            consumer.states = states.map(|desc| desc.storage_name).collect();
             let all = consumer.entity.is_none() && taken.len() == descs.len();
             consumer.entities = (!all).then_some(taken);
             if consumer.sink.is_live() && !self.live.contains_key(&consumer.name) {

@@ -39,6 +39,9 @@ pub(crate) struct Consumer {
     /// The storage names of the entities that it takes; `None` for all. Set at the start.
     pub(crate) entities: Option<BTreeSet<&'static str>>,
     pub(crate) needs_records: bool,
+    /// The storage names of the entities whose states it needs in events about many records. Set at
+    /// the start.
+    pub(crate) states: BTreeSet<&'static str>,
 }
 
 impl Consumer {
@@ -50,6 +53,7 @@ impl Consumer {
         Self {
             name,
             needs_records: sink.needs_records(),
+            states: BTreeSet::new(),
             sink,
             entity,
             in_commands: false,

@@ -97,6 +97,18 @@ pub trait EventSink: Send + Sync + 'static {
         false
     }
 
+    /// Whether the sink needs the state of each record of an entity that a batch changes, for example
+    /// to decide who may hear of it.
+    ///
+    /// If so, events about many records of the entity list their [keys](EntityEvent::keys), and have
+    /// the fields of [`reads`](Self::reads) of each record in `after`, or in `before` if the records
+    /// were removed. They are split into several events: each has 100 records at most, and 64 KiB
+    /// of states.
+    fn needs_states(&self, entity: &'static EntityDesc) -> bool {
+        let _ = entity;
+        false
+    }
+
     /// The most bytes of a payload that the sink wants. An event with a larger one comes with
     /// `payload_ref` in place of it. The default is 64 KiB; larger ones make the outbox larger.
     fn largest_payload(&self) -> usize {
@@ -158,8 +170,8 @@ impl Batch {
         self.done.store(count, Ordering::Release);
     }
 
-    /// The number of events that are done, if the sink has said it.
-    pub(super) fn progress(&self) -> Option<usize> {
+    /// The number of events that are done, if the sink has said it and some are not.
+    pub fn progress(&self) -> Option<usize> {
         let done = self.done.load(Ordering::Acquire);
         (done < self.events.len()).then_some(done)
     }
@@ -190,4 +202,11 @@ pub struct Missed {
     pub count: u64,
     /// The cause, for the log.
     pub cause: &'static str,
+}
+
+impl Missed {
+    /// Creates a notice, for tests of sinks.
+    pub fn new(count: u64, cause: &'static str) -> Self {
+        Self { count, cause }
+    }
 }

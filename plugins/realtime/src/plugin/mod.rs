@@ -5,11 +5,15 @@ mod counts;
 mod door;
 mod env;
 mod events;
+mod many;
 mod metrics;
 mod node;
+mod plan;
 mod publisher;
 mod queued;
 mod relay;
+#[cfg(test)]
+mod relay_tests;
 mod renewal;
 mod routes;
 
@@ -27,8 +31,9 @@ pub use self::config::{Endpoint, EngineChoice, RealtimeConfig};
 pub use self::counts::Counts;
 pub(crate) use self::node::AddressPlace;
 use self::node::{Addresses, Asked, Node, Place};
+use self::plan::Plan;
 use self::publisher::NodePublisher;
-use self::relay::{CONSUMER, Plan, Relay};
+use self::relay::{CONSUMER, Relay};
 use crate::channel::{Declared, Facts, Publisher, Rooms};
 use crate::engine::{Engine, MemoryEngine};
 use crate::rooms::{HubSettings, RoomHub};

@@ -6,8 +6,8 @@ use linchpin::{Adapters, BoxFuture, Code, Cx, Error, Result, Timestamp, Uuid};
 use serde_json::value::RawValue;
 
 use super::node::{Node, Place};
+use super::plan::{Plan, append};
 use super::queued::{KEPT, QueuedFrame, QueuedFrameCreate};
-use super::relay::{Plan, append};
 use crate::channel::{Publication, Publisher, RoomKey};
 use crate::engine::Stream;
 use crate::rooms::{Passing, StoredFrame, stream_name};

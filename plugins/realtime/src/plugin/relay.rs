@@ -1,26 +1,22 @@
 //! The consumer of events: it appends committed changes to the streams of rooms.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
-use bytes::Bytes;
 use linchpin::entity::{EntityDesc, FieldSet};
 use linchpin::event::{Batch, Missed};
-use linchpin::filter::Filter;
-use linchpin::resource::{EventGuard, EventScope, EventState};
-use linchpin::{Adapters, BoxFuture, Entity, EntityEvent, Error, EventSink, Result};
-use linchpin_core::entity::SoftDelete;
-use serde_json::value::RawValue;
-use serde_json::{Map, Value};
+use linchpin::{BoxFuture, Entity, EventSink, Result};
 
+use super::plan::{Plan, Told};
 use super::queued::{self, QueuedFrame};
 use super::renewal::Renewal;
-use crate::channel::{Declared, On, Payload, RoomKey, RoomScope, SseDesc};
-use crate::engine::{Append, Engine, EventId, Fence, Stream};
-use crate::rooms::{About, Carrier, Origin, StoredEvent, StoredFrame, stream_name};
+use crate::engine::{Append, Engine, Fence};
 
 /// The name of the consumer.
 pub(super) const CONSUMER: &str = "realtime";
+
+/// The frames after which an append begins. After a failure it is repeated, and an engine knows the
+/// last 256 frames of a stream at least.
+const PART: usize = 100;
 
 /// The consumer of the events that rooms carry.
 pub(super) struct Relay {
@@ -38,352 +34,35 @@ impl Relay {
             renewal,
         }
     }
-}
 
-/// The rooms that each event reaches, computed once at start-up.
-pub(super) struct Plan {
-    /// By the storage name of the event's entity.
-    entities: HashMap<&'static str, Planned>,
-    /// Whether code publishes frames in transactions.
-    queues: bool,
-    /// The guards of collections, by the position of the channel: they know the partition of a
-    /// caller.
-    collections: HashMap<usize, Arc<EventGuard>>,
-}
-
-#[derive(Default)]
-struct Planned {
-    targets: Vec<Target>,
-    reads: FieldSet,
-}
-
-/// The rooms of one channel, or the streams of one SSE endpoint, that some events of an entity reach.
-struct Target {
-    /// The routes whose events it takes.
-    routes: Vec<&'static str>,
-    carrier: Carrier,
-    payload: Payload,
-    on: On,
-    /// The condition on the record, and the fields that it reads.
-    when: Option<(Filter, FieldSet)>,
-    guard: Arc<EventGuard>,
-}
-
-impl Plan {
-    /// Plans the events of channels.
-    ///
-    /// # Errors
-    /// `internal` if an entity is not mounted, or if its read policy cannot be judged in memory.
-    pub(super) fn new(declared: &Declared, adapters: &Adapters) -> Result<Self> {
-        let mut plan = Self {
-            entities: HashMap::new(),
-            queues: queued::is_needed(declared),
-            collections: HashMap::new(),
-        };
-        for (at, channel) in declared.channels().iter().copied().enumerate() {
-            let scope = match channel.scope {
-                RoomScope::Record => EventScope::Record,
-                RoomScope::Collection => EventScope::Collection,
-            };
-            let guard = |entity| guard(entity, scope, adapters);
-            if channel.scope == RoomScope::Collection {
-                plan.collections.insert(at, guard(channel.of)?);
-            }
-            // The room's own record decides who stays in the room.
-            let of = guard(channel.of)?;
-            plan.read(channel.of, fields_of(&of, channel.of));
-            for (variant, on, change) in channel.events() {
-                let entity = on.entity;
-                let guard = guard(entity)?;
-                let when = on
-                    .when
-                    .as_ref()
-                    .map(|when| (Filter::from(when), when.fields()));
-                let mut reads = fields_of(&guard, entity);
-                reads = reads.or(on.by.into_iter().collect());
-                reads = when.iter().fold(reads, |all, (_, fields)| all.or(*fields));
-                plan.read(entity, reads);
-                let planned = plan.entities.entry(entity.storage_name).or_default();
-                planned.targets.push(Target {
-                    routes: change.routes(),
-                    carrier: Carrier::Channel(channel),
-                    payload: variant.payload,
-                    on: *on,
-                    when,
-                    guard,
-                });
-            }
-        }
-        for endpoint in declared.endpoints().iter().copied() {
-            plan.endpoint(endpoint, adapters)?;
-        }
-        // A channel that forwards no event of its own entity needs none.
-        plan.entities
-            .retain(|_, planned| !planned.targets.is_empty());
-        Ok(plan)
-    }
-
-    /// Plans the events of an SSE endpoint.
-    fn endpoint(&mut self, endpoint: &'static SseDesc, adapters: &Adapters) -> Result<()> {
-        for from in endpoint.sources {
-            let guard = guard(from.entity, EventScope::Collection, adapters)?;
-            self.read(from.entity, fields_of(&guard, from.entity));
-            let planned = self.entities.entry(from.entity.storage_name).or_default();
-            planned
-                .targets
-                .extend(from.events.iter().map(|event| Target {
-                    routes: event.change.routes(),
-                    carrier: Carrier::Endpoint(endpoint),
-                    payload: Payload::Record,
-                    on: On {
-                        name: event.name,
-                        ..On::new(from.entity, &[]).alias(event.alias)
-                    },
-                    when: None,
-                    guard: Arc::clone(&guard),
-                }));
-        }
-        Ok(())
-    }
-
-    fn read(&mut self, entity: &'static EntityDesc, fields: FieldSet) {
-        let planned = self.entities.entry(entity.storage_name).or_default();
-        planned.reads = planned.reads.or(fields);
-    }
-
-    /// The guard of a collection, for the partition of a caller.
-    pub(super) fn collection(&self, channel: usize) -> Option<&Arc<EventGuard>> {
-        self.collections.get(&channel)
-    }
-
-    /// The frames of an event.
-    fn frames(&self, event: &EntityEvent, out: &mut Vec<Append>) -> Result<()> {
-        let Some(planned) = self.entities.get(&*event.entity) else {
+    /// Appends frames, and leaves none.
+    async fn append(&self, appends: &mut Vec<Append>, fence: i64) -> Result<()> {
+        if appends.is_empty() {
             return Ok(());
-        };
-        let mut streams: HashMap<String, u32> = HashMap::new();
-        for target in &planned.targets {
-            if target.routes.contains(&&*event.route) {
-                for (stream, frame) in target.frames(event)? {
-                    // An engine knows an event of a stream by its id.
-                    let count = streams.entry(stream.name().to_owned()).or_default();
-                    let id = match *count {
-                        0 => event.id.to_string(),
-                        n => format!("{}.{n}", event.id),
-                    };
-                    *count += 1;
-                    out.push(append(stream, &id, frame)?);
-                }
+        }
+        // 0 is the number of a live consumer, which every node has.
+        if let Some(number) = u64::try_from(fence).ok().filter(|fence| *fence > 0) {
+            let fence = Fence {
+                consumer: Arc::from(CONSUMER),
+                number,
+            };
+            for append in &mut *appends {
+                append.fence = Some(fence.clone());
             }
         }
+        self.engine.append(appends).await?;
+        appends.clear();
         Ok(())
     }
-}
 
-/// The guard of an entity.
-fn guard(
-    entity: &'static EntityDesc,
-    scope: EventScope,
-    adapters: &Adapters,
-) -> Result<Arc<EventGuard>> {
-    let table = adapters
-        .table(entity.storage_name)
-        .ok_or_else(|| Error::internal(format!("`{}` is not part of the app", entity.name)))?;
-    EventGuard::new(table, scope, &[]).map(Arc::new)
-}
-
-/// The positions of the fields that a guard reads.
-fn fields_of(guard: &EventGuard, entity: &EntityDesc) -> FieldSet {
-    let position = |name: &str| entity.fields.iter().position(|field| field.name == name);
-    guard
-        .fields()
-        .filter_map(|field| position(field.name))
-        .collect()
-}
-
-/// A frame for the engine.
-pub(super) fn append(stream: Stream, id: &str, frame: Bytes) -> Result<Append> {
-    let event = EventId::new(id).ok_or_else(|| Error::internal("an event has no legal id"))?;
-    Ok(Append {
-        stream,
-        event,
-        frame,
-        fence: None,
-    })
-}
-
-impl Target {
-    /// The frames of an event: one for the room that it belongs to, and one for the room that its
-    /// record has left.
-    fn frames(&self, event: &EntityEvent) -> Result<Vec<(Stream, Bytes)>> {
-        let state = event.after.as_ref().or(event.before.as_ref());
-        // An event about many records says nothing about any of them.
-        let (Some(record), Some(state)) = (&event.record_id, state.and_then(|s| s.as_object()))
-        else {
-            return Ok(Vec::new());
-        };
-        let before = match event.after {
-            Some(_) => event.before.as_ref().and_then(|before| before.as_object()),
-            None => None,
-        };
-        // Who saw the record before its deletion hears of it, also if the record stays in the store.
-        let marked = before.filter(|before| self.marks_deleted(before, state));
-        let deleted = event.after.is_none() || marked.is_some();
-        let (state, before) = match marked {
-            Some(before) => (before, None),
-            None => (state, before),
-        };
-        let mut frames = Vec::new();
-        let holds = self.holds(state);
-        if holds && let Some(stream) = self.stream(record, state) {
-            let about = self.about(event, record, (state, before), deleted);
-            frames.push((stream, self.frame(event, about)?));
-        }
-        if let Some(before) = before.filter(|before| self.holds(before))
-            && let Some(old) = self.stream(record, before)
-            && frames
-                .first()
-                .is_none_or(|(new, _)| new.name() != old.name())
-            && self.moved(state, before)
-        {
-            let about = About {
-                left: true,
-                ..self.about(event, record, (state, Some(before)), deleted)
-            };
-            frames.push((old, self.frame(event, about)?));
-        }
-        Ok(frames)
-    }
-
-    /// Whether an update sets the mark of deleted records.
-    fn marks_deleted(&self, before: &Map<String, Value>, after: &Map<String, Value>) -> bool {
-        let Some(mark) = self.on.entity.soft_delete else {
-            return false;
-        };
-        let wire = self.on.entity.fields[mark.field()].wire;
-        let is_set = |record: &Map<String, Value>| {
-            let value = record.get(wire).unwrap_or(&Value::Null);
-            match mark {
-                SoftDelete::At(_) => !value.is_null(),
-                SoftDelete::Is(_, deleted) => match deleted() {
-                    linchpin::Value::Text(deleted) => value.as_str() == Some(&*deleted),
-                    _ => false,
-                },
-            }
-        };
-        is_set(after) && !is_set(before)
-    }
-
-    /// Whether the record satisfies the condition of the declaration.
-    fn holds(&self, record: &Map<String, Value>) -> bool {
-        self.when.as_ref().is_none_or(|(filter, fields)| {
-            EventState::read(self.on.entity, *fields, record)
-                .is_some_and(|state| state.satisfies(filter))
-        })
-    }
-
-    /// Whether an update took the record from one room to another.
-    fn moved(&self, state: &Map<String, Value>, before: &Map<String, Value>) -> bool {
-        match self.carrier.scope() {
-            RoomScope::Record => self.key("", state) != self.key("", before),
-            RoomScope::Collection => true,
-        }
-    }
-
-    /// The key of the record whose room an event belongs to.
-    fn key(&self, record: &str, state: &Map<String, Value>) -> Option<String> {
-        let Some(by) = self.on.by else {
-            return Some(record.to_owned());
-        };
-        EventState::read(self.on.entity, FieldSet::NONE.with(by), state)?.key(by)
-    }
-
-    /// The stream of the room of a record in this state; `None` if it belongs to no room.
-    fn stream(&self, record: &str, state: &Map<String, Value>) -> Option<Stream> {
-        let (key, owners) = match self.carrier.scope() {
-            RoomScope::Record => (RoomKey::Record(self.key(record, state)?), Vec::new()),
-            RoomScope::Collection => {
-                let owners = self.guard.owners(&self.guard.state(state)?);
-                (RoomKey::Collection, owners)
-            }
-        };
-        let room = match self.carrier {
-            // Nobody can join a room whose name is too long.
-            Carrier::Channel(channel) => key.name(channel).ok()?,
-            Carrier::Endpoint(endpoint) => endpoint.path.to_owned(),
-        };
-        let name = stream_name(&room, &owners);
-        Some(Stream::new(name, self.carrier.history()))
-    }
-
-    /// The record of an event, as the checks of subscribers need it.
-    fn about(
-        &self,
-        event: &EntityEvent,
-        record: &str,
-        (state, before): (&Map<String, Value>, Option<&Map<String, Value>>),
-        deleted: bool,
-    ) -> About {
-        let read = |from: &Map<String, Value>| -> Map<String, Value> {
-            let fields = self.guard.fields();
-            let value = |wire: &str| Some((wire.to_owned(), from.get(wire)?.clone()));
-            fields.filter_map(|field| value(field.wire)).collect()
-        };
-        About {
-            entity: event.entity.clone().into_owned(),
-            record: record.to_owned(),
-            state: read(state),
-            before: before.map(read),
-            deleted,
-            left: false,
-        }
-    }
-
-    /// The bytes of an event for the engine.
-    fn frame(&self, event: &EntityEvent, about: About) -> Result<Bytes> {
-        let payload = if about.left {
-            "null".to_owned()
-        } else {
-            self.payload(event)
-        };
-        let frame = StoredFrame {
-            event: self.on.name.unwrap_or(&event.name).to_owned(),
-            aliases: self
-                .on
-                .alias
-                .iter()
-                .map(|name| (*name).to_owned())
-                .collect(),
-            payload: RawValue::from_string(payload).map_err(Error::internal)?,
-            truncated: event.payload_ref.is_some(),
-            id: event.id.to_string(),
-            at: event.at.to_string(),
-            about: Some(about),
-        };
-        match self.carrier {
-            Carrier::Channel(_) => frame.encode(),
-            Carrier::Endpoint(endpoint) => StoredEvent {
-                frame,
-                origin: endpoint.filter.map(|_| Origin::of(event)),
-            }
-            .encode(),
-        }
-    }
-
-    /// The payload as clients get it.
-    fn payload(&self, event: &EntityEvent) -> String {
-        match self.payload {
-            Payload::Record => event.payload.text().into_owned(),
-            Payload::Projection(_, names) => {
-                let fields = self.on.entity.fields.iter();
-                let named = fields.filter(|field| names.contains(&field.name));
-                let members = named.filter_map(|field| {
-                    let value = event.payload.get(field.wire)?.clone();
-                    Some((field.wire.to_owned(), value))
-                });
-                Value::Object(members.collect()).to_string()
-            }
-            Payload::None | Payload::Members(_) => "null".to_owned(),
+    /// Has all rooms start afresh if there were events without the states of their records: an
+    /// earlier release has written them.
+    async fn make_up_for(&self, lost: &mut u64) {
+        let count = std::mem::take(lost);
+        if count > 0 {
+            let cause = "events do not say which records they are about";
+            tracing::error!(count, cause, "all rooms start afresh: events were lost");
+            self.renewal.order().await;
         }
     }
 }
@@ -392,31 +71,23 @@ impl EventSink for Relay {
     fn publish<'a>(&'a self, batch: &'a Batch) -> BoxFuture<'a, Result<()>> {
         Box::pin(async move {
             self.renewal.make_up().await?;
-            let mut appends = Vec::with_capacity(batch.len());
-            for event in batch {
+            let (mut appends, mut lost) = (Vec::with_capacity(batch.len()), 0);
+            for (at, event) in batch.iter().enumerate() {
                 if event.entity == QueuedFrame::DESC.storage_name {
-                    if let Some(append) = queued::append_of(event)? {
-                        appends.push(append);
-                    }
-                } else {
-                    self.plan.frames(event, &mut appends)?;
+                    appends.extend(queued::append_of(event)?);
+                } else if self.plan.frames(event, &mut appends)? == Told::Lost {
+                    lost += 1;
+                }
+                if appends.len() >= PART {
+                    self.append(&mut appends, batch.fence()).await?;
+                    self.make_up_for(&mut lost).await;
+                    batch.done(at + 1);
+                    // So that nodes take these frames before the next ones come.
+                    tokio::task::yield_now().await;
                 }
             }
-            if appends.is_empty() {
-                return Ok(());
-            }
-            // 0 is the number of a live consumer, which every node has.
-            let number = u64::try_from(batch.fence()).ok().filter(|fence| *fence > 0);
-            if let Some(number) = number {
-                let fence = Fence {
-                    consumer: Arc::from(CONSUMER),
-                    number,
-                };
-                for append in &mut appends {
-                    append.fence = Some(fence.clone());
-                }
-            }
-            self.engine.append(&appends).await?;
+            self.append(&mut appends, batch.fence()).await?;
+            self.make_up_for(&mut lost).await;
             Ok(())
         })
     }
@@ -430,16 +101,15 @@ impl EventSink for Relay {
     }
 
     fn takes(&self, entity: &'static EntityDesc) -> bool {
-        let own = self.plan.queues && entity.storage_name == QueuedFrame::DESC.storage_name;
-        own || self.plan.entities.contains_key(entity.storage_name)
+        self.plan.takes(entity)
     }
 
     fn reads(&self, entity: &'static EntityDesc) -> FieldSet {
-        if entity.storage_name == QueuedFrame::DESC.storage_name {
-            return (0..entity.fields.len()).collect();
-        }
-        let planned = self.plan.entities.get(entity.storage_name);
-        planned.map_or(FieldSet::NONE, |planned| planned.reads)
+        self.plan.reads(entity)
+    }
+
+    fn needs_states(&self, entity: &'static EntityDesc) -> bool {
+        self.plan.takes_many(entity)
     }
 
     fn is_live(&self) -> bool {

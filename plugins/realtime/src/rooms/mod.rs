@@ -22,7 +22,7 @@ mod rights;
 mod rights_tests;
 mod stored;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use std::collections::HashMap;
 use std::net::IpAddr;

@@ -84,7 +84,7 @@ static BOARDS: Package = package!(
     ]
 );
 
-pub(super) struct BoardLive;
+pub(crate) struct BoardLive;
 struct ChoreLive;
 
 static BOARD_VARIANTS: [VariantDesc; 4] = [
@@ -241,16 +241,16 @@ impl Plugin for Sessions {
     }
 }
 
-pub(super) struct Node {
-    pub(super) app: Running,
+pub(crate) struct Node {
+    pub(crate) app: Running,
     pub(super) sessions: Sessions,
-    pub(super) engine: Arc<MemoryEngine>,
+    pub(crate) engine: Arc<MemoryEngine>,
     pub(super) hub: Arc<RoomHub>,
     meter: Arc<Meter>,
     pub(super) events: Mutex<u32>,
 }
 
-pub(super) async fn node() -> Node {
+pub(crate) async fn node() -> Node {
     let sessions = Sessions::default();
     let config = Config::new()
         .port(0)

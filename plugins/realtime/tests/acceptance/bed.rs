@@ -73,6 +73,26 @@ pub const PUBLISH: Operation<Thread>;
 )]
 pub const PIN: Operation<Thread>;
 
+/// Changes the status of all threads with a title.
+#[operation(kind = "batch", action = "update", filter = (title == param(title)), set(status = param(status)))]
+pub const SET_STATUS: Operation<Thread>;
+
+/// Moves all threads with a title to another container.
+#[operation(kind = "batch", action = "update", filter = (title == param(title)), set(container_id = param(to)))]
+pub const MOVE_ALL: Operation<Thread>;
+
+/// Pins all threads with a title; nobody's sight depends on it.
+#[operation(kind = "batch", action = "update", filter = (title == param(title)), set(pinned = true))]
+pub const PIN_ALL: Operation<Thread>;
+
+/// Removes all threads with a title.
+#[operation(kind = "batch", action = "delete", filter = (title == param(title)))]
+pub const CLEAR: Operation<Thread>;
+
+/// Opens or closes all containers with a name.
+#[operation(kind = "batch", action = "update", filter = (name == param(name)), set(visibility = param(visibility)))]
+pub const SET_VISIBILITY: Operation<Container>;
+
 /// What happens inside one container.
 #[channel(of = Container, name = "live", presence, history(size = 100, ttl = "10min"))]
 pub enum ContainerLive {
@@ -87,6 +107,15 @@ pub enum ContainerLive {
     Pin,
     #[publish]
     Announcement { text: String },
+}
+
+/// What batches change inside one container.
+#[channel(of = Container, name = "batches")]
+pub enum ContainerBatches {
+    #[on(Container::SET_VISIBILITY)]
+    Container(Container),
+    #[on(Thread::SET_STATUS, Thread::MOVE_ALL, Thread::PIN_ALL, Thread::CLEAR, by = container_id)]
+    Thread(Thread),
 }
 
 /// A task of one user.
@@ -115,8 +144,8 @@ sse! {
 static BOARD: Package = package!(
     name = "board",
     entities = [
-        entity(Container),
-        entity(Thread, [PUBLISH, PIN]),
+        entity(Container, [SET_VISIBILITY]),
+        entity(Thread, [PUBLISH, PIN, SET_STATUS, MOVE_ALL, PIN_ALL, CLEAR]),
         entity(Task)
     ]
 );
@@ -125,6 +154,7 @@ static BOARD: Package = package!(
 pub fn declared() -> Declared {
     Declared::default()
         .channel::<ContainerLive>()
+        .channel::<ContainerBatches>()
         .channel::<TaskLive>()
         .sse(TASKS)
 }

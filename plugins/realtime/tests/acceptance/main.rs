@@ -3,6 +3,7 @@
 #![allow(missing_docs, clippy::expect_used, clippy::unwrap_used)] // in a test, stopping is the report
 
 mod authentication;
+mod batches;
 mod bed;
 mod browser;
 #[allow(dead_code, reason = "the tests of authentication use all of it")]

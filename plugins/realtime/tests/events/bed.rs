@@ -27,6 +27,10 @@ pub struct Notification {
     pub source: Option<String>,
 }
 
+/// Renames the notifications with a text.
+#[operation(kind = "batch", action = "update", filter = (text == param(text)), set(text = param(to)))]
+pub const REWORD: Operation<Notification>;
+
 /// A board is visible to every user, or to its owner alone, until it is closed.
 #[entity(soft_delete(closed_at), visible(open || owner_id == ctx(actor.id)))]
 #[derive(Clone, Debug)]
@@ -55,6 +59,7 @@ sse! {
         created as "notifications:notification.created" + "community:notification.created",
         updated as "notifications:notification.updated",
         deleted as "notifications:notification.dismissed",
+        REWORD as "notifications:notification.reworded",
     ],
 }
 
@@ -81,7 +86,11 @@ sse! {
 
 static PACKAGE: Package = package!(
     name = "desk",
-    entities = [entity(Notification), entity(Board), entity(Notice)]
+    entities = [
+        entity(Notification, [REWORD]),
+        entity(Board),
+        entity(Notice)
+    ]
 );
 
 /// Boards by the name `quiet` are for nobody, and `broken` is a fault of the filter.

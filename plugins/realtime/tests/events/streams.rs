@@ -64,6 +64,41 @@ async fn a_user_hears_of_own_records_under_every_name() {
 }
 
 #[tokio::test]
+async fn a_batch_is_one_event_for_each_record_of_the_user() {
+    let bed = Bed::start().await;
+    let (ada, bob) = (bed.user("ada").await, bed.user("bob").await);
+    let (mut of_ada, _) = bed.open(&ada, PATH).await;
+    let (mut of_bob, _) = bed.open(&bob, PATH).await;
+    let mut ids = Vec::new();
+    for text in ["same", "same", "other"] {
+        ids.push(bed.notify(&ada, text).await["id"].clone());
+    }
+    bed.notify(&bob, "same").await;
+    let body = json!({ "text": "same", "to": "another" });
+    let done = ada.http.post("/notifications/reword", body).await.unwrap();
+    assert_eq!(done.json().unwrap(), 2);
+    let last = bed.notify(&ada, "last").await;
+    let mut told = Vec::new();
+    loop {
+        let fired = of_ada.event().await.unwrap();
+        match fired.event.as_str() {
+            "notifications:notification.reworded" => told.push(data(&fired)),
+            _ if data(&fired)["id"] == last["id"] => break,
+            _ => {}
+        }
+    }
+    told.sort_by_key(ToString::to_string);
+    let mut expected: Vec<Json> = ids[..2]
+        .iter()
+        .map(|id| json!({ "truncated": true, "entity": "notifications_notifications", "id": id }))
+        .collect();
+    expected.sort_by_key(ToString::to_string);
+    assert_eq!(told, expected);
+    bed.notify(&bob, "last").await;
+    assert_eq!(texts(&mut of_bob, 2).await.len(), 2, "nothing of ada");
+}
+
+#[tokio::test]
 async fn a_client_that_comes_back_gets_what_it_missed_once_and_in_order() {
     let bed = Bed::start().await;
     let ada = bed.user("ada").await;

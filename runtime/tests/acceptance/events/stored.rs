@@ -1,13 +1,14 @@
 //! What the outbox stores of events, and what it does not store.
 
-use linchpin::event::Batch;
+use linchpin::entity::{EntityDesc, FieldDesc, FieldSet};
+use linchpin::event::{Batch, Payload};
 use linchpin::prelude::*;
-use linchpin::{BoxFuture, Cx, EntityEvent, EventSink};
+use linchpin::{BoxFuture, Cx, Entity, EntityEvent, EventSink};
 use serde_json::json;
 use tokio::sync::mpsc;
 
 use super::fixture::*;
-use super::{article, slug};
+use super::{On, article, slug};
 use crate::server::Server;
 
 /// Forwards events; it needs none after a crash.
@@ -182,5 +183,112 @@ async fn only_who_asks_for_a_large_payload_gets_it() {
         let event = large_events.recv().await.unwrap();
         assert_eq!(event.payload.is_null(), !whole);
         assert_eq!(event.payload_ref.is_some(), !whole);
+    }
+}
+
+/// Reads two fields, and needs them of each record of a batch, too.
+struct States(mpsc::UnboundedSender<EntityEvent>);
+
+impl EventSink for States {
+    fn publish<'a>(&'a self, batch: &'a Batch) -> BoxFuture<'a, linchpin::Result<()>> {
+        for event in batch {
+            let _ = self.0.send(EntityEvent::clone(event));
+        }
+        Box::pin(std::future::ready(Ok(())))
+    }
+
+    fn takes(&self, entity: &'static EntityDesc) -> bool {
+        entity.storage_name == Article::DESC.storage_name
+    }
+
+    fn reads(&self, entity: &'static EntityDesc) -> FieldSet {
+        let read = |field: &FieldDesc| ["slug", "stage"].contains(&field.name);
+        let all = 0..entity.fields.len();
+        all.filter(|at| read(&entity.fields[*at])).collect()
+    }
+
+    fn needs_states(&self, _: &'static EntityDesc) -> bool {
+        true
+    }
+}
+
+/// The states of an event by key; null if the event has none.
+fn by_key(event: &EntityEvent, states: Option<&Payload>) -> serde_json::Value {
+    let Some(states) = states else {
+        return serde_json::Value::Null;
+    };
+    let states = states.as_array().unwrap().iter().cloned();
+    assert_eq!(states.len(), event.keys.len());
+    let members = event.keys.iter().cloned().zip(states);
+    serde_json::Value::Object(members.collect())
+}
+
+/// What is stored is read again, and what is not stored comes as it was recorded.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn states_of_batches_are_for_those_who_need_them() {
+    for on in [
+        On::Memory,
+        On::Sqlite,
+        #[cfg(feature = "postgres")]
+        On::Postgres,
+    ] {
+        let (out, mut states) = mpsc::unbounded_channel();
+        let (live, mut plain) = mpsc::unbounded_channel();
+        let more = |app: App| {
+            app.event_sink("states", States(out))
+                .event_sink("live", Live(live))
+        };
+        let server = match on {
+            On::Memory => Server::memory_with(&NEWS, more).await,
+            On::Sqlite => Server::sqlite_with(&NEWS, more).await,
+            #[cfg(feature = "postgres")]
+            On::Postgres => Server::postgres_with(&NEWS, more).await,
+        };
+        let articles = server.running().adapter::<Article>().unwrap();
+        let cx = Cx::system("a test");
+        let mut ids = Vec::new();
+        for (name, views) in [("one", 1), ("two", 1), ("three", 2)] {
+            let new = ArticleCreate {
+                views: Some(views),
+                ..article(name)
+            };
+            ids.push(articles.create(&cx, new).await.unwrap().id);
+            states.recv().await.unwrap();
+            plain.recv().await.unwrap();
+        }
+        let state = |stage: &str, slug: &str| json!({ "slug": slug, "stage": stage });
+        // A change of a field that the sink reads.
+        let done = server
+            .post("/articles/publish-all", json!({"views": 1}))
+            .await;
+        let event = states.recv().await.unwrap();
+        assert_eq!(done.headers["x-event-id"], event.id.as_str());
+        assert_eq!(event.payload, json!({ "count": 2 }));
+        let before = json!({
+            (&*ids[0]): state("draft", "one"), (&*ids[1]): state("draft", "two"),
+        });
+        let after = json!({
+            (&*ids[0]): state("published", "one"), (&*ids[1]): state("published", "two"),
+        });
+        assert_eq!(by_key(&event, event.before.as_ref()), before);
+        assert_eq!(by_key(&event, event.after.as_ref()), after);
+        // Of no such field.
+        let body = json!({"views": 1, "pin": "p", "secret": "s"});
+        server.post("/articles/rekey", body).await;
+        let event = states.recv().await.unwrap();
+        assert_eq!(by_key(&event, event.before.as_ref()), json!(null));
+        assert_eq!(by_key(&event, event.after.as_ref()), after);
+        server.post("/articles/clear", json!({"views": 2})).await;
+        let event = states.recv().await.unwrap();
+        let removed = json!({ (&*ids[2]): state("draft", "three") });
+        assert_eq!(by_key(&event, event.before.as_ref()), removed);
+        assert_eq!(event.after, None);
+        // Nobody else gets keys or states.
+        for _ in 0..3 {
+            let event = plain.recv().await.unwrap();
+            assert!(event.keys.is_empty(), "{event:?}");
+            assert_eq!((&event.before, &event.after), (&None, &None));
+        }
+        server.stop().await;
     }
 }

@@ -1,0 +1,422 @@
+//! The rooms that each event reaches, and the frames that they get.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use linchpin::entity::{EntityDesc, FieldSet};
+use linchpin::filter::Filter;
+use linchpin::resource::{EventGuard, EventScope, EventState};
+use linchpin::{Adapters, Entity, EntityEvent, Error, Result};
+use linchpin_core::entity::SoftDelete;
+use serde_json::value::RawValue;
+use serde_json::{Map, Value};
+
+use super::many;
+use super::queued::{self, QueuedFrame};
+use crate::channel::{Change, Declared, On, Payload, RoomKey, RoomScope, SseDesc};
+use crate::engine::{Append, EventId, Stream};
+use crate::rooms::{About, Carrier, Origin, StoredEvent, StoredFrame, stream_name};
+
+/// The rooms that each event reaches, computed once at start-up.
+pub(super) struct Plan {
+    /// By the storage name of the event's entity.
+    entities: HashMap<&'static str, Planned>,
+    /// Whether code publishes frames in transactions.
+    queues: bool,
+    /// The guards of collections, by the position of the channel: they know the partition of a
+    /// caller.
+    collections: HashMap<usize, Arc<EventGuard>>,
+}
+
+#[derive(Default)]
+struct Planned {
+    targets: Vec<Target>,
+    reads: FieldSet,
+    /// Whether a target takes events about many records.
+    many: bool,
+}
+
+/// Whether an event says enough to be judged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Told {
+    /// It does, or no room wants to know it.
+    Whole,
+    /// Its records are not known: an earlier release has written it.
+    Lost,
+}
+
+/// The rooms of one channel, or the streams of one SSE endpoint, that some events of an entity reach.
+struct Target {
+    /// The routes whose events it takes.
+    routes: Vec<&'static str>,
+    carrier: Carrier,
+    payload: Payload,
+    on: On,
+    /// The condition on the record, and the fields that it reads.
+    when: Option<(Filter, FieldSet)>,
+    guard: Arc<EventGuard>,
+}
+
+impl Plan {
+    /// Plans the events of channels.
+    ///
+    /// # Errors
+    /// `internal` if an entity is not mounted, or if its read policy cannot be judged in memory.
+    pub(super) fn new(declared: &Declared, adapters: &Adapters) -> Result<Self> {
+        let mut plan = Self {
+            entities: HashMap::new(),
+            queues: queued::is_needed(declared),
+            collections: HashMap::new(),
+        };
+        for (at, channel) in declared.channels().iter().copied().enumerate() {
+            let scope = match channel.scope {
+                RoomScope::Record => EventScope::Record,
+                RoomScope::Collection => EventScope::Collection,
+            };
+            let guard = |entity| guard(entity, scope, adapters);
+            if channel.scope == RoomScope::Collection {
+                plan.collections.insert(at, guard(channel.of)?);
+            }
+            // The room's own record decides who stays in the room.
+            let of = guard(channel.of)?;
+            plan.read(channel.of, fields_of(&of, channel.of));
+            for (variant, on, change) in channel.events() {
+                let entity = on.entity;
+                let guard = guard(entity)?;
+                let when = on
+                    .when
+                    .as_ref()
+                    .map(|when| (Filter::from(when), when.fields()));
+                let mut reads = fields_of(&guard, entity);
+                reads = reads.or(on.by.into_iter().collect());
+                reads = when.iter().fold(reads, |all, (_, fields)| all.or(*fields));
+                plan.read(entity, reads);
+                let planned = plan.entities.entry(entity.storage_name).or_default();
+                planned.many |= is_about_many(change, entity);
+                planned.targets.push(Target {
+                    routes: change.routes(),
+                    carrier: Carrier::Channel(channel),
+                    payload: variant.payload,
+                    on: *on,
+                    when,
+                    guard,
+                });
+            }
+        }
+        for endpoint in declared.endpoints().iter().copied() {
+            plan.endpoint(endpoint, adapters)?;
+        }
+        // A channel that forwards no event of its own entity needs none.
+        plan.entities
+            .retain(|_, planned| !planned.targets.is_empty());
+        Ok(plan)
+    }
+
+    /// Plans the events of an SSE endpoint.
+    fn endpoint(&mut self, endpoint: &'static SseDesc, adapters: &Adapters) -> Result<()> {
+        for from in endpoint.sources {
+            let guard = guard(from.entity, EventScope::Collection, adapters)?;
+            self.read(from.entity, fields_of(&guard, from.entity));
+            let planned = self.entities.entry(from.entity.storage_name).or_default();
+            let mut changes = from.events.iter().map(|event| event.change);
+            planned.many |= changes.any(|change| is_about_many(change, from.entity));
+            planned
+                .targets
+                .extend(from.events.iter().map(|event| Target {
+                    routes: event.change.routes(),
+                    carrier: Carrier::Endpoint(endpoint),
+                    payload: Payload::Record,
+                    on: On {
+                        name: event.name,
+                        ..On::new(from.entity, &[]).alias(event.alias)
+                    },
+                    when: None,
+                    guard: Arc::clone(&guard),
+                }));
+        }
+        Ok(())
+    }
+
+    fn read(&mut self, entity: &'static EntityDesc, fields: FieldSet) {
+        let planned = self.entities.entry(entity.storage_name).or_default();
+        planned.reads = planned.reads.or(fields);
+    }
+
+    /// The guard of a collection, for the partition of a caller.
+    pub(super) fn collection(&self, channel: usize) -> Option<&Arc<EventGuard>> {
+        self.collections.get(&channel)
+    }
+
+    /// Whether rooms take events of an entity.
+    pub(super) fn takes(&self, entity: &EntityDesc) -> bool {
+        let own = self.queues && entity.storage_name == QueuedFrame::DESC.storage_name;
+        own || self.entities.contains_key(entity.storage_name)
+    }
+
+    /// The fields of an entity that conditions read.
+    pub(super) fn reads(&self, entity: &EntityDesc) -> FieldSet {
+        if entity.storage_name == QueuedFrame::DESC.storage_name {
+            return (0..entity.fields.len()).collect();
+        }
+        let planned = self.entities.get(entity.storage_name);
+        planned.map_or(FieldSet::NONE, |planned| planned.reads)
+    }
+
+    /// Whether rooms take events about many records of an entity.
+    pub(super) fn takes_many(&self, entity: &EntityDesc) -> bool {
+        let planned = self.entities.get(entity.storage_name);
+        planned.is_some_and(|planned| planned.many)
+    }
+
+    /// Adds the frames of an event.
+    pub(super) fn frames(&self, event: &EntityEvent, out: &mut Vec<Append>) -> Result<Told> {
+        let Some(planned) = self.entities.get(&*event.entity) else {
+            return Ok(Told::Whole);
+        };
+        let wants = |target: &&Target| target.routes.contains(&&*event.route);
+        let targets: Vec<&Target> = planned.targets.iter().filter(wants).collect();
+        if targets.is_empty() {
+            return Ok(Told::Whole);
+        }
+        let records;
+        let events = match &event.record_id {
+            Some(_) => std::slice::from_ref(event),
+            None => match many::records(event) {
+                Some(each) => {
+                    records = each;
+                    &records[..]
+                }
+                None => return Ok(Told::Lost),
+            },
+        };
+        let mut streams: HashMap<String, u32> = HashMap::new();
+        for event in events {
+            for target in &targets {
+                for (stream, frame) in target.frames(event)? {
+                    // An engine knows an event of a stream by its id.
+                    let count = streams.entry(stream.name().to_owned()).or_default();
+                    let id = match *count {
+                        0 => event.id.to_string(),
+                        n => format!("{}.{n}", event.id),
+                    };
+                    *count += 1;
+                    out.push(append(stream, &id, frame)?);
+                }
+            }
+        }
+        Ok(Told::Whole)
+    }
+}
+
+/// Whether one event of a change is about many records.
+fn is_about_many(change: Change, entity: &EntityDesc) -> bool {
+    change.events(entity).iter().any(|event| event.counts)
+}
+
+/// The guard of an entity.
+fn guard(
+    entity: &'static EntityDesc,
+    scope: EventScope,
+    adapters: &Adapters,
+) -> Result<Arc<EventGuard>> {
+    let table = adapters
+        .table(entity.storage_name)
+        .ok_or_else(|| Error::internal(format!("`{}` is not part of the app", entity.name)))?;
+    EventGuard::new(table, scope, &[]).map(Arc::new)
+}
+
+/// The positions of the fields that a guard reads.
+fn fields_of(guard: &EventGuard, entity: &EntityDesc) -> FieldSet {
+    let position = |name: &str| entity.fields.iter().position(|field| field.name == name);
+    guard
+        .fields()
+        .filter_map(|field| position(field.name))
+        .collect()
+}
+
+/// A frame for the engine.
+pub(super) fn append(stream: Stream, id: &str, frame: Bytes) -> Result<Append> {
+    let event = EventId::new(id).ok_or_else(|| Error::internal("an event has no legal id"))?;
+    Ok(Append {
+        stream,
+        event,
+        frame,
+        fence: None,
+    })
+}
+
+impl Target {
+    /// The frames of an event: one for the room that it belongs to, and one for the room that its
+    /// record has left.
+    fn frames(&self, event: &EntityEvent) -> Result<Vec<(Stream, Bytes)>> {
+        let state = event.after.as_ref().or(event.before.as_ref());
+        let (Some(record), Some(state)) = (&event.record_id, state.and_then(|s| s.as_object()))
+        else {
+            return Ok(Vec::new());
+        };
+        let before = match event.after {
+            Some(_) => event.before.as_ref().and_then(|before| before.as_object()),
+            None => None,
+        };
+        // Who saw the record before its deletion hears of it, also if the record stays in the store.
+        let marked = before.filter(|before| self.marks_deleted(before, state));
+        let deleted = event.after.is_none() || marked.is_some();
+        let (state, before) = match marked {
+            Some(before) => (before, None),
+            None => (state, before),
+        };
+        let mut frames = Vec::new();
+        let holds = self.holds(state);
+        if holds && let Some(stream) = self.stream(record, state) {
+            let about = self.about(event, record, (state, before), deleted);
+            frames.push((stream, self.frame(event, about)?));
+        }
+        if let Some(before) = before.filter(|before| self.holds(before))
+            && let Some(old) = self.stream(record, before)
+            && frames
+                .first()
+                .is_none_or(|(new, _)| new.name() != old.name())
+            && self.moved(state, before)
+        {
+            let about = About {
+                left: true,
+                ..self.about(event, record, (state, Some(before)), deleted)
+            };
+            frames.push((old, self.frame(event, about)?));
+        }
+        Ok(frames)
+    }
+
+    /// Whether an update sets the mark of deleted records.
+    fn marks_deleted(&self, before: &Map<String, Value>, after: &Map<String, Value>) -> bool {
+        let Some(mark) = self.on.entity.soft_delete else {
+            return false;
+        };
+        let wire = self.on.entity.fields[mark.field()].wire;
+        let is_set = |record: &Map<String, Value>| {
+            let value = record.get(wire).unwrap_or(&Value::Null);
+            match mark {
+                SoftDelete::At(_) => !value.is_null(),
+                SoftDelete::Is(_, deleted) => match deleted() {
+                    linchpin::Value::Text(deleted) => value.as_str() == Some(&*deleted),
+                    _ => false,
+                },
+            }
+        };
+        is_set(after) && !is_set(before)
+    }
+
+    /// Whether the record satisfies the condition of the declaration.
+    fn holds(&self, record: &Map<String, Value>) -> bool {
+        self.when.as_ref().is_none_or(|(filter, fields)| {
+            EventState::read(self.on.entity, *fields, record)
+                .is_some_and(|state| state.satisfies(filter))
+        })
+    }
+
+    /// Whether an update took the record from one room to another.
+    fn moved(&self, state: &Map<String, Value>, before: &Map<String, Value>) -> bool {
+        match self.carrier.scope() {
+            RoomScope::Record => self.key("", state) != self.key("", before),
+            RoomScope::Collection => true,
+        }
+    }
+
+    /// The key of the record whose room an event belongs to.
+    fn key(&self, record: &str, state: &Map<String, Value>) -> Option<String> {
+        let Some(by) = self.on.by else {
+            return Some(record.to_owned());
+        };
+        EventState::read(self.on.entity, FieldSet::NONE.with(by), state)?.key(by)
+    }
+
+    /// The stream of the room of a record in this state; `None` if it belongs to no room.
+    fn stream(&self, record: &str, state: &Map<String, Value>) -> Option<Stream> {
+        let (key, owners) = match self.carrier.scope() {
+            RoomScope::Record => (RoomKey::Record(self.key(record, state)?), Vec::new()),
+            RoomScope::Collection => {
+                let owners = self.guard.owners(&self.guard.state(state)?);
+                (RoomKey::Collection, owners)
+            }
+        };
+        let room = match self.carrier {
+            // Nobody can join a room whose name is too long.
+            Carrier::Channel(channel) => key.name(channel).ok()?,
+            Carrier::Endpoint(endpoint) => endpoint.path.to_owned(),
+        };
+        let name = stream_name(&room, &owners);
+        Some(Stream::new(name, self.carrier.history()))
+    }
+
+    /// The record of an event, as the checks of subscribers need it.
+    fn about(
+        &self,
+        event: &EntityEvent,
+        record: &str,
+        (state, before): (&Map<String, Value>, Option<&Map<String, Value>>),
+        deleted: bool,
+    ) -> About {
+        let read = |from: &Map<String, Value>| -> Map<String, Value> {
+            let fields = self.guard.fields();
+            let value = |wire: &str| Some((wire.to_owned(), from.get(wire)?.clone()));
+            fields.filter_map(|field| value(field.wire)).collect()
+        };
+        About {
+            entity: event.entity.clone().into_owned(),
+            record: record.to_owned(),
+            state: read(state),
+            before: before.map(read),
+            deleted,
+            left: false,
+        }
+    }
+
+    /// The bytes of an event for the engine.
+    fn frame(&self, event: &EntityEvent, about: About) -> Result<Bytes> {
+        let payload = if about.left {
+            "null".to_owned()
+        } else {
+            self.payload(event)
+        };
+        let frame = StoredFrame {
+            event: self.on.name.unwrap_or(&event.name).to_owned(),
+            aliases: self
+                .on
+                .alias
+                .iter()
+                .map(|name| (*name).to_owned())
+                .collect(),
+            payload: RawValue::from_string(payload).map_err(Error::internal)?,
+            truncated: event.payload_ref.is_some(),
+            id: event.id.to_string(),
+            at: event.at.to_string(),
+            about: Some(about),
+        };
+        match self.carrier {
+            Carrier::Channel(_) => frame.encode(),
+            Carrier::Endpoint(endpoint) => StoredEvent {
+                frame,
+                origin: endpoint.filter.map(|_| Origin::of(event)),
+            }
+            .encode(),
+        }
+    }
+
+    /// The payload as clients get it.
+    fn payload(&self, event: &EntityEvent) -> String {
+        match self.payload {
+            Payload::Record => event.payload.text().into_owned(),
+            Payload::Projection(_, names) => {
+                let fields = self.on.entity.fields.iter();
+                let named = fields.filter(|field| names.contains(&field.name));
+                let members = named.filter_map(|field| {
+                    let value = event.payload.get(field.wire)?.clone();
+                    Some((field.wire.to_owned(), value))
+                });
+                Value::Object(members.collect()).to_string()
+            }
+            Payload::None | Payload::Members(_) => "null".to_owned(),
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! What the relay does with gaps, and with events that say too little.
+
+use std::sync::Arc;
+
+use futures_util::FutureExt;
+use linchpin::event::{Batch, Missed, Payload, RecordRef};
+use linchpin::{ActorRef, Entity, EntityEvent, EventSink, Timestamp, Uuid};
+use serde_json::{Value, json};
+
+use super::plan::Plan;
+use super::relay::Relay;
+use crate::channel::Declared;
+use crate::engine::{Engine, Epoch, History, Stream};
+use crate::rooms::StoredFrame;
+use crate::rooms::tests::{BoardLive, Card, Node, node};
+
+struct Bed {
+    node: Node,
+    relay: Relay,
+    stream: Stream,
+}
+
+impl Bed {
+    async fn start() -> Self {
+        let node = node().await;
+        let declared = Declared::default().channel::<BoardLive>();
+        let plan = Plan::new(&declared, node.app.adapters()).unwrap();
+        let engine = Arc::clone(&node.engine) as Arc<dyn Engine>;
+        Self {
+            relay: Relay::new(Arc::new(plan), engine),
+            stream: Stream::new("boards:b1:live", History::default()),
+            node,
+        }
+    }
+
+    async fn epoch(&self) -> Epoch {
+        self.node.engine.top(&self.stream).await.unwrap().epoch
+    }
+
+    async fn publish(&self, event: EntityEvent) {
+        let batch = Batch::new(vec![Arc::new(event)], 0);
+        self.relay.publish(&batch).await.unwrap();
+    }
+
+    /// The frames in the stream of the room.
+    async fn frames(&self) -> Vec<StoredFrame> {
+        let slice = self.node.engine.read(&self.stream, 0, 100).await.unwrap();
+        let frames = slice.frames.iter();
+        frames
+            .map(|frame| StoredFrame::decode(&frame.data).unwrap())
+            .collect()
+    }
+}
+
+/// An update of these cards.
+fn of_many(keys: &[&str], before: Option<Value>, after: Option<Value>) -> EntityEvent {
+    EntityEvent {
+        id: Uuid::new_v7(),
+        name: "cards.updated".to_owned(),
+        entity: Card::DESC.storage_name.into(),
+        route: "update".into(),
+        record_id: None,
+        payload: Payload::from(json!({ "count": keys.len() })),
+        payload_ref: None::<RecordRef>,
+        before: before.map(Payload::from),
+        after: after.map(Payload::from),
+        actor: ActorRef {
+            kind: "system".to_owned(),
+            id: None,
+        },
+        tenant_id: None,
+        request_id: String::new(),
+        at: Timestamp::system_now(),
+        version: None,
+        keys: keys.iter().map(|key| (*key).to_owned()).collect(),
+    }
+}
+
+fn card(published: bool) -> Value {
+    json!({ "boardId": "b1", "authorId": "ann", "published": published })
+}
+
+#[tokio::test]
+async fn a_gap_renews_streams_that_no_client_reads() {
+    let bed = Bed::start().await;
+    let epoch = bed.epoch().await;
+    assert_eq!(bed.epoch().await, epoch);
+    bed.relay.missed(Missed::new(1, "a test")).await;
+    assert_ne!(bed.epoch().await, epoch);
+    bed.node.app.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn each_record_of_an_event_about_many_has_a_frame_of_its_own() {
+    let bed = Bed::start().await;
+    let epoch = bed.epoch().await;
+    let before = json!([card(true), null]);
+    let after = json!([card(false), card(true)]);
+    let event = of_many(&["c1", "c2"], Some(before), Some(after));
+    bed.publish(event.clone()).await;
+    // A repetition adds nothing.
+    bed.publish(event.clone()).await;
+    let frames = bed.frames().await;
+    let told: Vec<_> = frames
+        .iter()
+        .map(|frame| {
+            let about = frame.about.as_ref().unwrap();
+            let before = about
+                .before
+                .as_ref()
+                .map(|before| before["published"].clone());
+            assert!(frame.truncated && !about.deleted);
+            assert_eq!(frame.id, event.id.as_str());
+            (&*about.record, about.state["published"].clone(), before)
+        })
+        .collect();
+    let expected = [
+        ("c1", json!(false), Some(json!(true))),
+        ("c2", json!(true), None),
+    ];
+    assert_eq!(told, expected);
+    assert_eq!(bed.epoch().await, epoch);
+    bed.node.app.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn removed_records_are_judged_by_what_they_were() {
+    let bed = Bed::start().await;
+    let before = json!([card(true)]);
+    bed.publish(of_many(&["c1"], Some(before), None)).await;
+    let frames = bed.frames().await;
+    let about = frames[0].about.as_ref().unwrap();
+    assert!(about.deleted);
+    assert_eq!(about.state["published"], true);
+    bed.node.app.stop().await.unwrap();
+}
+
+/// Such events are in the outbox after an update of the app.
+#[tokio::test]
+async fn an_event_that_does_not_say_its_records_renews_all_streams() {
+    let bed = Bed::start().await;
+    for (keys, after) in [
+        (&[][..], None),
+        (&["c1"], None),
+        (&["c1", "c2"], Some(json!([card(true)]))),
+    ] {
+        let epoch = bed.epoch().await;
+        bed.publish(of_many(keys, None, after)).await;
+        assert_ne!(bed.epoch().await, epoch);
+        assert!(bed.frames().await.is_empty());
+    }
+    bed.node.app.stop().await.unwrap();
+}
+
+/// An engine knows the last frames of a stream only, so a long batch is not repeated as a whole.
+#[tokio::test]
+async fn a_failure_repeats_only_the_events_that_were_not_appended() {
+    let bed = Bed::start().await;
+    let keys: Vec<String> = (0..100).map(|n| format!("c{n}")).collect();
+    let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
+    let states = Value::from(vec![card(true); 100]);
+    let event = || Arc::new(of_many(&keys, None, Some(states.clone())));
+    let batch = Batch::new((0..5).map(|_| event()).collect(), 0);
+    let mut publishing = bed.relay.publish(&batch);
+    // The relay pauses after each part.
+    assert!(publishing.as_mut().now_or_never().is_none());
+    assert!(publishing.as_mut().now_or_never().is_none());
+    bed.node.engine.fail();
+    assert!(publishing.await.is_err());
+    bed.node.engine.recover();
+    assert_eq!(batch.progress(), Some(2));
+    let top = bed.node.engine.top(&bed.stream).await.unwrap();
+    assert_eq!(top.offset, 200);
+    bed.node.app.stop().await.unwrap();
+}
