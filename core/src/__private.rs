@@ -111,7 +111,10 @@ pub const fn desc(field: usize) -> SortDesc {
 
 /// An index over fields.
 pub const fn index(fields: &'static [SortDesc]) -> IndexDesc {
-    IndexDesc { fields }
+    IndexDesc {
+        fields,
+        global: false,
+    }
 }
 
 /// A unique constraint over fields, by position.

@@ -99,7 +99,10 @@ mod tests {
             fields: &[3],
             global: false,
         }],
-        indexes: &[IndexDesc { fields: &[key(4)] }],
+        indexes: &[IndexDesc {
+            global: false,
+            fields: &[key(4)],
+        }],
         sort: &[key(4)],
         ..EntityDesc::new("Note", "notes", "notes", &FIELDS)
     };
@@ -146,6 +149,7 @@ mod tests {
         fields[1].rules = &SHORT;
         let fields: &'static [FieldDesc] = Box::leak(Box::new(fields));
         const INDEXES: &[IndexDesc] = &[IndexDesc {
+            global: false,
             fields: &[key(1), key(2), key(3), key(5)],
         }];
         let several = EntityDesc {

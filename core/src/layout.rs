@@ -100,7 +100,7 @@ pub fn indexes(entity: &EntityDesc) -> Vec<StoredIndex> {
         entity.sort
     };
     let prefix = prefix(entity);
-    let keyed = |declared: &[SortDesc]| {
+    let keyed_by = |prefix: &[usize], declared: &[SortDesc]| {
         let mut keys: Vec<SortDesc> = prefix
             .iter()
             .map(|field| SortDesc {
@@ -126,11 +126,13 @@ pub fn indexes(entity: &EntityDesc) -> Vec<StoredIndex> {
             null: None,
         }
     };
+    let keyed = |declared: &[SortDesc]| keyed_by(&prefix, declared);
     for declared in entity.indexes {
-        let index = keyed(declared.fields);
+        let before = if declared.global { &[] } else { &prefix[..] };
+        let index = keyed_by(before, declared.fields);
         // The tenant prefix can make two indexes equal. A database can read an index backwards.
         // Such an index is left out.
-        if !all.iter().any(|other| serves(other, &index, &prefix)) {
+        if !all.iter().any(|other| serves(other, &index, before)) {
             all.push(index);
         }
     }
@@ -464,6 +466,7 @@ mod tests {
             },
         ],
         indexes: &[IndexDesc {
+            global: false,
             fields: &[SortDesc {
                 field: 4,
                 desc: true,
@@ -502,21 +505,27 @@ mod tests {
         const NOTE: EntityDesc = EntityDesc {
             indexes: &[
                 IndexDesc {
+                    global: false,
                     fields: &[key(4, true), key(3, true)],
                 },
                 IndexDesc {
+                    global: false,
                     fields: &[key(4, true), key(3, false)],
                 },
                 IndexDesc {
+                    global: false,
                     fields: &[key(4, false), key(3, true)],
                 },
                 IndexDesc {
+                    global: false,
                     fields: &[key(4, false), key(3, false)],
                 },
                 IndexDesc {
+                    global: false,
                     fields: &[key(2, false)],
                 },
                 IndexDesc {
+                    global: false,
                     fields: &[key(2, true)],
                 },
             ],
@@ -538,9 +547,11 @@ mod tests {
         const TURNED: EntityDesc = EntityDesc {
             indexes: &[
                 IndexDesc {
+                    global: false,
                     fields: &[key(4, true), key(3, false)],
                 },
                 IndexDesc {
+                    global: false,
                     fields: &[key(4, false), key(3, false)],
                 },
             ],
@@ -554,6 +565,7 @@ mod tests {
         // One index of live records for the lists, and one of all records for the sweeper.
         const FADING: EntityDesc = EntityDesc {
             indexes: &[IndexDesc {
+                global: false,
                 fields: &[key(4, false)],
             }],
             soft_delete: Some(SoftDelete::At(5)),
@@ -568,6 +580,36 @@ mod tests {
             .map(|index| index.name(&FADING))
             .collect();
         assert_eq!(names, ["ix_notes_at", "ix_notes_id", "ix_notes_at_asc"]);
+    }
+
+    /// Statements over all tenants have an index that begins with its own first field.
+    #[test]
+    fn a_global_index_has_no_prefix() {
+        const AT: SortDesc = SortDesc {
+            field: 4,
+            desc: false,
+        };
+        const OF_ONE: IndexDesc = IndexDesc {
+            global: false,
+            fields: &[AT],
+        };
+        const NOTE: EntityDesc = EntityDesc {
+            indexes: &[OF_ONE, OF_ONE.global()],
+            tenant: Some(Tenant {
+                field: 1,
+                optional: true,
+                anonymous_read: false,
+            }),
+            ..EntityDesc::new("Note", "notes", "notes", &FIELDS)
+        };
+        let names: Vec<String> = indexes(&NOTE)
+            .iter()
+            .map(|index| index.name(&NOTE))
+            .collect();
+        assert_eq!(
+            names,
+            ["ix_notes_tenant_at", "ix_notes_at", "ix_notes_tenant_id"]
+        );
     }
 
     #[test]
@@ -668,6 +710,7 @@ mod tests {
         ];
         let declared = EntityDesc {
             indexes: Box::leak(Box::new([IndexDesc {
+                global: false,
                 fields: Box::leak(Box::new(declared)),
             }])),
             ..bare

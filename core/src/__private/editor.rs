@@ -47,7 +47,7 @@ pub mod entity {
         path
         /// `storage_name = "posts"`
         storage_name
-        /// `index(author_id, desc(created_at))`
+        /// `index(author_id, desc(created_at))`, `index(due_at, global)`
         index
         /// `unique(slug)`, `unique(slug, global)`
         unique

@@ -409,6 +409,17 @@ impl Rules {
 pub struct IndexDesc {
     /// The fields with their directions.
     pub fields: &'static [SortDesc],
+    /// Whether the index has no prefix of the tenant and scopes, for statements over all tenants.
+    pub global: bool,
+}
+
+impl IndexDesc {
+    /// The same index for statements over all tenants.
+    #[must_use]
+    pub const fn global(mut self) -> Self {
+        self.global = true;
+        self
+    }
 }
 
 /// A unique constraint over fields, by position.

@@ -162,7 +162,7 @@ pub(super) fn unfillable_help(field: &Field) -> String {
 
 /// Fields of indexes and uniques exist once, and their types can be indexed.
 fn lists(model: &EntityModel, d: &mut Diagnostics) {
-    let mut seen: Vec<Vec<(usize, bool)>> = Vec::new();
+    let mut seen: Vec<(bool, Vec<(usize, bool)>)> = Vec::new();
     for index in &model.indexes {
         members(model, "index", "indexed", &index.fields, d);
         if let Some(first) = index.fields.first()
@@ -175,8 +175,20 @@ fn lists(model: &EntityModel, d: &mut Diagnostics) {
             )
             .help("put a readable field first");
         }
-        let shape: Vec<_> = index.fields.iter().map(|p| (p.field, p.desc)).collect();
-        if !shape.is_empty() && seen.contains(&shape) {
+        if let Some(global) = &index.global
+            && model.visibility.tenant.is_none()
+            && model.visibility.scopes.is_empty()
+            && !model.unsure
+        {
+            d.error(
+                global,
+                "`global` changes nothing without a tenant or a scope",
+            )
+            .help("leave it out: the index begins with its first field");
+        }
+        let fields = index.fields.iter().map(|p| (p.field, p.desc));
+        let shape = (index.global.is_some(), fields.collect::<Vec<_>>());
+        if !shape.1.is_empty() && seen.contains(&shape) {
             d.error(&index.key, "two equal indexes")
                 .help("keep one of them");
         }

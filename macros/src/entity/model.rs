@@ -116,6 +116,8 @@ pub(crate) struct Index {
     /// The word `index`.
     pub(crate) key: Ident,
     pub(crate) fields: Vec<IndexField>,
+    /// The word `global`.
+    pub(crate) global: Option<Ident>,
 }
 
 /// A unique constraint.
@@ -264,10 +266,17 @@ impl EntityModel {
         let resolve = |members: &[Member], of: &str, d: &mut Diagnostics| {
             resolve_members(&fields, members, of, d)
         };
-        let indexes = args.indexes.iter().map(|IndexArgs { key, members }| Index {
-            key: key.clone(),
-            fields: resolve(members, "index", d),
-        });
+        let indexes = args.indexes.iter().map(
+            |IndexArgs {
+                 key,
+                 members,
+                 global,
+             }| Index {
+                key: key.clone(),
+                fields: resolve(members, "index", d),
+                global: global.clone(),
+            },
+        );
         let indexes = indexes.collect();
         let uniques = args.uniques.iter().map(
             |UniqueArgs {
@@ -402,7 +411,7 @@ impl EntityModel {
         };
         self.unsure
             || wanted.len() == 1
-            || self.indexes.iter().any(|index| {
+            || self.listed_indexes().any(|index| {
                 let index = whole(
                     &index
                         .fields
@@ -446,6 +455,11 @@ impl EntityModel {
         }
     }
 
+    /// The indexes that serve lists, which see one tenant.
+    fn listed_indexes(&self) -> impl Iterator<Item = &Index> {
+        self.indexes.iter().filter(|index| index.global.is_none())
+    }
+
     /// Whether the list route filters by the field without an option. The runtime, which knows the
     /// type, adds aliased enums and booleans.
     pub(crate) fn filterable(&self, index: usize) -> bool {
@@ -454,8 +468,7 @@ impl EntityModel {
             || field.kind == Kind::Boolean
             || self.relations.iter().any(|r| r.own_key() == Some(index))
             || self
-                .indexes
-                .iter()
+                .listed_indexes()
                 .flat_map(|i| &i.fields)
                 .chain(self.uniques.iter().flat_map(|u| &u.fields))
                 .any(|p| p.field == index);
@@ -470,8 +483,7 @@ impl EntityModel {
         let field = &self.fields[index];
         let automatic = field.has(Flag::Primary)
             || self
-                .indexes
-                .iter()
+                .listed_indexes()
                 .filter_map(|i| i.fields.first())
                 .any(|p| p.field == index)
             || self.leads_sort() == index;

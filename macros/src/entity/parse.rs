@@ -91,11 +91,13 @@ pub(crate) struct EntityArgs {
     pub(crate) routes_unread: bool,
 }
 
-/// `index(a, desc(b))`.
+/// `index(a, desc(b), global)`.
 #[derive(Debug)]
 pub(crate) struct IndexArgs {
     pub(crate) key: Ident,
     pub(crate) members: Vec<Member>,
+    /// The word `global`.
+    pub(crate) global: Option<Ident>,
 }
 
 /// `unique(a, b, global)`.
@@ -317,26 +319,39 @@ impl EntityArgs {
 
 fn index(opt: Opt, d: &mut Diagnostics) -> Option<IndexArgs> {
     let list = opt.list("index(author_id, desc(created_at))", d)?;
+    let (members, global) = fields_or_global(&opt, list, "index(created_at, global)", d);
     Some(IndexArgs {
-        members: members(&opt, list, d),
+        members,
+        global,
         key: opt.key,
     })
 }
 
 fn unique(opt: Opt, d: &mut Diagnostics) -> Option<UniqueArgs> {
     let list = opt.list("unique(slug)", d)?;
-    let mut members = members(&opt, list, d);
-    let count = members.len();
-    members.retain(|m| m.desc || m.ident != "global");
-    if members.is_empty() && count > 0 {
-        d.error(&opt.key, "`unique` names no field")
-            .help("`unique(slug, global)`");
-    }
+    let (members, global) = fields_or_global(&opt, list, "unique(slug, global)", d);
     Some(UniqueArgs {
         key: opt.key,
-        global: members.len() < count,
+        global: global.is_some(),
         members,
     })
+}
+
+/// The fields of a list, and the word `global` if it is one of them.
+fn fields_or_global(
+    opt: &Opt,
+    list: List,
+    example: &str,
+    d: &mut Diagnostics,
+) -> (Vec<Member>, Option<Ident>) {
+    let mut members = members(opt, list, d);
+    let words = members.extract_if(.., |m| !m.desc && m.ident == "global");
+    let global = words.map(|m| m.ident).next();
+    if members.is_empty() && global.is_some() {
+        d.error(&opt.key, format!("`{}` names no field", opt.key))
+            .help(format!("`{example}`"));
+    }
+    (members, global)
 }
 
 pub(crate) fn members(opt: &Opt, list: List, d: &mut Diagnostics) -> Vec<Member> {

@@ -91,10 +91,9 @@ impl Records {
     }
 }
 
-/// The messages to a subscription. They have its tenant, by which every index begins.
+/// The messages to a subscription.
 fn of_subscription(subscription: &PushSubscription) -> Filter {
-    let of_tenant = push_delivery::tenant_id.eq(subscription.tenant_id.clone());
-    of_tenant.and(push_delivery::subscription_id.eq(subscription.id.clone()))
+    push_delivery::subscription_id.eq(subscription.id.clone())
 }
 
 /// The place of the secret of a subscription.

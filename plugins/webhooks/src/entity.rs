@@ -39,7 +39,7 @@ pub enum DisabledReason {
     namespace = "webhooks",
     path = "endpoints",
     tenant(tenant_id, optional),
-    index(status, due_at),
+    index(status, due_at, global),
     sort = desc(created_at),
     routes(
         auth = "userAuth",
@@ -173,9 +173,25 @@ pub(crate) const LEASE: Operation<WebhookEndpoint>;
     action = "update",
     filter = (id == param(id) && lease_token == param(held_token)),
     set(lease_until = param(lease_until)),
-    route(disabled),
+    limit = 1,
+    sort = asc(id),
+    returns = "records",
 )]
 pub(crate) const RENEW: Operation<WebhookEndpoint>;
+
+/// Extends a lease after attempts that all succeeded, unless it was lost.
+#[operation(
+    kind = "batch",
+    action = "update",
+    filter = (id == param(id) && lease_token == param(held_token)),
+    set(lease_until = param(lease_until), last_success_at = now(), failing_since = None,
+        consecutive_failures = 0, blocked_in_a_row = 0, allowance = param(allowance),
+        allowance_at = param(allowance_at)),
+    limit = 1,
+    sort = asc(id),
+    returns = "records",
+)]
+pub(crate) const SUCCEED: Operation<WebhookEndpoint>;
 
 /// Ends a lease, unless it was lost. The endpoint is not due any more.
 #[operation(
@@ -489,7 +505,10 @@ pub(crate) static ENTITIES: Package = package!(
     name = "linchpin-webhooks",
     mount = "/webhooks",
     entities = [
-        entity(WebhookEndpoint, [LEASE, RENEW, FREE, BEGIN_RECOVERY, WAKE]),
+        entity(
+            WebhookEndpoint,
+            [LEASE, RENEW, SUCCEED, FREE, BEGIN_RECOVERY, WAKE]
+        ),
         entity(WebhookMessage),
         entity(WebhookDelivery, [CANCEL, HOLD, RELEASE, RESET]),
         entity(WebhookAttempt),

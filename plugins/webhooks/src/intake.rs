@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use linchpin::entity::{EntityDesc, FieldSet, ListQuery};
 use linchpin::event::Batch;
-use linchpin::{BoxFuture, Cx, EntityEvent, EventSink, Field, Result};
+use linchpin::{BoxFuture, Code, Cx, EntityEvent, EventSink, Field, Result};
 
 use crate::catalogue::{Catalogue, wants};
 use crate::delivery::{NewMessage, Workers};
@@ -14,6 +14,9 @@ use crate::message;
 
 /// The name of the consumer.
 pub(crate) const CONSUMER: &str = "webhooks";
+
+/// The most events at a time. Their endpoints are read once, and woken once.
+const LARGEST_BATCH: usize = 250;
 
 /// Writes a message and its deliveries for each event that an endpoint wants.
 pub(crate) struct Intake {
@@ -33,8 +36,15 @@ impl EventSink for Intake {
                 return Ok(());
             }
             let cx = Cx::system("webhooks of committed events");
-            cx.transaction(async |cx| self.take(cx, &offered).await)
-                .await
+            let taken = cx.transaction(async |cx| self.take(cx, &offered, false).await);
+            match taken.await {
+                // An event came a second time.
+                Err(error) if error.code() == Code::Conflict => {
+                    cx.transaction(async |cx| self.take(cx, &offered, true).await)
+                        .await
+                }
+                taken => taken,
+            }
         })
     }
 
@@ -50,14 +60,19 @@ impl EventSink for Intake {
         message::MOST
     }
 
+    fn largest_batch(&self) -> usize {
+        LARGEST_BATCH
+    }
+
     fn stops_at_failure(&self) -> bool {
         true
     }
 }
 
 impl Intake {
-    /// Writes what the endpoints want of these events.
-    async fn take(&self, cx: &Cx, events: &[&EntityEvent]) -> Result<()> {
+    /// Writes what the endpoints want of these events. Events seldom come twice, so only a second
+    /// try looks for messages that `may_exist`.
+    async fn take(&self, cx: &Cx, events: &[&EntityEvent], may_exist: bool) -> Result<()> {
         let endpoints = self.endpoints(cx, events).await?;
         let records = &self.workers.records;
         let wanted: Vec<(&EntityEvent, Vec<&WebhookEndpoint>)> = events
@@ -71,7 +86,10 @@ impl Intake {
         if wanted.is_empty() {
             return Ok(());
         }
-        let known = self.known(cx, &wanted).await?;
+        let known = match may_exist {
+            true => self.known(cx, &wanted).await?,
+            false => HashSet::new(),
+        };
         let mut due = BTreeSet::new();
         for (event, endpoints) in wanted {
             let id = message::id_of(event);

@@ -112,6 +112,7 @@ pub static POST: EntityDesc = EntityDesc {
     ],
     primary: 0,
     indexes: &[IndexDesc {
+        global: false,
         fields: &[SortDesc {
             field: 2,
             desc: false,

@@ -7,6 +7,7 @@
 mod attempts;
 
 use std::collections::BTreeSet;
+use std::ops::RangeInclusive;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,8 +27,8 @@ use crate::event::{Entry, OutboxRow};
 use crate::store::Store;
 use crate::{Error, Timestamp};
 
-/// The number of events in a batch, and of rows in a read.
-const BATCH: usize = 100;
+/// The bounds of the number of events in a batch, and of rows in a read.
+const BATCH: RangeInclusive<usize> = 1..=1_000;
 /// The interval between two reads of the outbox if nothing wakes the relay.
 const POLL: Duration = Duration::from_millis(250);
 /// The interval between two writes of a busy consumer's position.
@@ -60,6 +61,8 @@ pub(super) struct Delivery {
     health: Health,
     meter: Meter,
     pending: Pending,
+    /// The number of events in a batch, and of rows in a read.
+    batch: usize,
     /// The events at which the consumer has stopped.
     blocked: Option<Held>,
     /// The lease under which events were taken.
@@ -88,6 +91,7 @@ impl Delivery {
     ) -> Self {
         Self {
             meter: Meter::new(&consumer.name),
+            batch: (consumer.sink.largest_batch()).clamp(*BATCH.start(), *BATCH.end()),
             consumer,
             source,
             stopped,
@@ -252,6 +256,7 @@ impl Delivery {
 
     /// The next rows, and the number of those that were lost.
     async fn rows(&mut self, look: bool) -> Step<(Vec<Arc<OutboxRow>>, u64)> {
+        let most = self.batch;
         let (store, handover, caught_up) = match &mut self.source {
             Source::Live(queue) => {
                 let (rows, missed) = queue.take();
@@ -266,16 +271,16 @@ impl Delivery {
         };
         let outbox = outbox(store).map_err(Ended::Store)?;
         if *caught_up && outbox.is_in_commit_order() {
-            let (rows, further) = handover.following(self.pending.top(), BATCH);
+            let (rows, further) = handover.following(self.pending.top(), most);
             if !rows.is_empty() || !(further || look) {
                 return Ok((rows, 0));
             }
         }
         let taken = self.pending.taken();
-        let known = handover.beyond(&taken, BATCH);
-        let waiting = outbox.waiting(&self.consumer.name, &taken, &known, BATCH);
+        let known = handover.beyond(&taken, most);
+        let waiting = outbox.waiting(&self.consumer.name, &taken, &known, most);
         let waiting = waiting.await.map_err(Ended::Store)?;
-        *caught_up = waiting.rows.len() < BATCH;
+        *caught_up = waiting.rows.len() < most;
         handover.keep(&waiting.rows);
         Ok((waiting.rows, waiting.lost))
     }
@@ -302,10 +307,10 @@ impl Delivery {
             items.extend(concerning);
             self.pending.take(row.seq, items.len() - before);
         }
-        let mut batch = Vec::with_capacity(items.len().min(BATCH));
+        let mut batch = Vec::with_capacity(items.len().min(self.batch));
         for item in items {
             batch.extend(self.pending.admit(item));
-            if batch.len() == BATCH {
+            if batch.len() == self.batch {
                 self.deliver(std::mem::take(&mut batch)).await?;
             }
         }

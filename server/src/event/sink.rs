@@ -115,6 +115,12 @@ pub trait EventSink: Send + Sync + 'static {
         EntityEvent::PAYLOAD
     }
 
+    /// The most events of a [`Batch`], from 1 to 1,000. A sink that pays for each batch wants large
+    /// ones; an event that fails may bring the others of its batch again. The default is 100.
+    fn largest_batch(&self) -> usize {
+        100
+    }
+
     /// Whether this process delivers events to the sink. If not, another process does, and this one
     /// checks again several times a second.
     ///

@@ -69,6 +69,7 @@ const META: usize = 9;
 pub const fn entity(name: &'static str, uniques: &'static [UniqueDesc]) -> EntityDesc {
     EntityDesc {
         indexes: &[IndexDesc {
+            global: false,
             fields: &[
                 SortDesc {
                     field: 3,

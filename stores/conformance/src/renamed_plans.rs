@@ -50,6 +50,7 @@ pub static NOTE: EntityDesc = EntityDesc {
         global: false,
     }],
     indexes: &[IndexDesc {
+        global: false,
         fields: &[SortDesc {
             field: FOLDER_OF,
             desc: false,

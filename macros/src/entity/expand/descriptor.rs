@@ -31,7 +31,8 @@ pub(super) fn descriptor(model: &EntityModel) -> TokenStream {
             .filter(|i| !i.fields.is_empty())
             .map(|index| {
                 let fields = index.fields.iter().map(|place| sort_desc(model, place));
-                quote!(__lp::index(&[#(#fields),*]))
+                let global = index.global.as_ref().map(|_| quote!(.global()));
+                quote!(__lp::index(&[#(#fields),*]) #global)
             });
         quote!(indexes: &[#(#indexes),*],)
     });

@@ -35,6 +35,7 @@ pub(super) fn index(fields: &[(usize, bool)]) -> IndexDesc {
         })
         .collect();
     IndexDesc {
+        global: false,
         fields: leaked(&keys),
     }
 }

@@ -4,6 +4,7 @@ mod attempt;
 mod enqueue;
 mod flight;
 mod outcome;
+mod serving;
 mod throttle;
 mod worker;
 

@@ -82,6 +82,7 @@ const PLAIN: EntityDesc = EntityDesc {
         },
     ],
     indexes: &[IndexDesc {
+        global: false,
         fields: &[SortDesc {
             field: TITLE,
             desc: true,

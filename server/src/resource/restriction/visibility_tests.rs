@@ -55,6 +55,7 @@ const PLAIN: EntityDesc = EntityDesc {
         global: false,
     }],
     indexes: &[IndexDesc {
+        global: false,
         fields: &[SortDesc {
             field: TITLE,
             desc: false,

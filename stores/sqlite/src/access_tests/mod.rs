@@ -64,18 +64,21 @@ static BY_NUMBER: [FieldDesc; 9] = {
 
 static INDEXES: [IndexDesc; 6] = [
     IndexDesc {
+        global: false,
         fields: &[SortDesc {
             field: CREATED,
             desc: false,
         }],
     },
     IndexDesc {
+        global: false,
         fields: &[SortDesc {
             field: CATEGORY,
             desc: false,
         }],
     },
     IndexDesc {
+        global: false,
         fields: &[
             SortDesc {
                 field: STATUS_FIELD,
@@ -88,6 +91,7 @@ static INDEXES: [IndexDesc; 6] = [
         ],
     },
     IndexDesc {
+        global: false,
         fields: &[
             SortDesc {
                 field: OWNER,
@@ -100,6 +104,7 @@ static INDEXES: [IndexDesc; 6] = [
         ],
     },
     IndexDesc {
+        global: false,
         fields: &[SortDesc {
             field: SCORE,
             desc: true,
@@ -107,6 +112,7 @@ static INDEXES: [IndexDesc; 6] = [
     },
     // Mixed directions, with nulls after the first key.
     IndexDesc {
+        global: false,
         fields: &[
             SortDesc {
                 field: STATUS_FIELD,
