@@ -1,6 +1,6 @@
 //! A draft: the unchecked values of a write.
 
-use crate::entity::{Entity, EntityDesc, Field, FieldType, Input};
+use crate::entity::{Entity, EntityDesc, Field, FieldSet, FieldType, Input};
 use crate::validate::canonical_value;
 use crate::{Error, Problem, Result, Value};
 
@@ -14,6 +14,8 @@ pub struct Draft {
     pub values: Vec<Option<Value>>,
     /// The problems found while reading (wrong types, unknown members).
     pub problems: Vec<Problem>,
+    /// The fields that have their default, because the input does not name them.
+    pub defaulted: FieldSet,
 }
 
 impl Draft {
@@ -22,7 +24,14 @@ impl Draft {
         Self {
             values: vec![None; entity.fields.len()],
             problems: Vec::new(),
+            defaulted: FieldSet::NONE,
         }
+    }
+
+    /// Whether the input names a field, by its marker. A default is not named.
+    pub fn is_given<F: Field>(&self, _: F) -> bool {
+        let value = self.values.get(F::INDEX);
+        value.is_some_and(Option::is_some) && !self.defaulted.has(F::INDEX)
     }
 
     /// Returns the value of a field, by its marker; `None` if it is absent.

@@ -153,7 +153,7 @@ impl Run {
                         cx,
                         Draft {
                             values,
-                            problems: Vec::new(),
+                            ..Draft::new(table.desc)
                         },
                         call.form,
                     )

@@ -118,6 +118,7 @@ impl Table {
         let Draft {
             mut values,
             mut problems,
+            mut defaulted,
         } = draft;
         self.stamp(cx, "create", &mut values)?;
         for (i, field) in self.desc.fields.iter().enumerate() {
@@ -167,6 +168,7 @@ impl Table {
                         self.check_value(i, &value, &mut problems);
                     }
                     values[i] = Some(value);
+                    defaulted = defaulted.with(i);
                 }
             }
         }
@@ -180,7 +182,11 @@ impl Table {
         if !problems.is_empty() {
             return Err(Error::validation(problems));
         }
-        Ok(Draft { values, problems })
+        Ok(Draft {
+            values,
+            problems,
+            defaulted,
+        })
     }
 
     /// Changes the present fields of a draft and returns the record.
@@ -227,6 +233,7 @@ impl Table {
         let Draft {
             values,
             mut problems,
+            defaulted,
         } = draft;
         for (i, field) in self.desc.fields.iter().enumerate() {
             match &values[i] {
@@ -242,7 +249,11 @@ impl Table {
             }
         }
         if problems.is_empty() {
-            Ok(Draft { values, problems })
+            Ok(Draft {
+                values,
+                problems,
+                defaulted,
+            })
         } else {
             Err(Error::validation(problems))
         }

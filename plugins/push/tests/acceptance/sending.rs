@@ -369,7 +369,7 @@ async fn a_user_tests_own_browsers_five_times_an_hour() {
 #[tokio::test]
 async fn a_result_after_the_end_of_the_lease_changes_nothing() {
     let (bed, service, _) = start().await;
-    service.next([Plan::Late(Duration::from_millis(500))]);
+    service.next([Plan::Late(Duration::from_millis(500), 200)]);
     bed.send(&order()).await;
     service.until(1).await;
     bed.take_leases();
@@ -385,4 +385,43 @@ async fn a_result_after_the_end_of_the_lease_changes_nothing() {
     bed.advance(Duration::from_secs(61));
     service.until(2).await;
     bed.until("ada", "sent").await;
+}
+
+#[tokio::test]
+async fn a_session_that_ends_during_a_request_gets_no_further_message() {
+    let (bed, service, _) = start().await;
+    service.next([Plan::Late(Duration::from_millis(400), 201)]);
+    bed.send(&order()).await;
+    service.until(1).await;
+    // This one waits for the end of the request.
+    assert_eq!(bed.send(&PushMessage::new("ada", "x")).await, 1);
+    let watches = linchpin::http::SessionWatches::of(bed.app.adapters());
+    let cx = linchpin::Cx::system("a test");
+    watches.session_ended(&cx, "ada", "ada").await.unwrap();
+    service.idle().await;
+    bed.advance(Duration::from_secs(61));
+    // A worker has looked once another browser has its message.
+    bed.subscribe("bob", &Browser::new(), &format!("{}/bob", service.url()))
+        .await;
+    bed.send(&PushMessage::new("bob", "x")).await;
+    bed.until("bob", "sent").await;
+    assert_eq!(service.count(), 2);
+    assert_eq!(bed.subscriptions("ada")[0]["status"], "suspended");
+    assert_eq!(bed.deliveries("ada")[0]["status"], "pending");
+}
+
+#[tokio::test]
+async fn an_answer_to_the_user_before_removes_no_browser_of_the_next_user() {
+    let bed = Bed::start().await;
+    let (service, browser) = (Receiver::start().await, Browser::new());
+    bed.subscribe("ada", &browser, &service.url()).await;
+    service.next([Plan::Late(Duration::from_millis(400), 410)]);
+    bed.send(&order()).await;
+    service.until(1).await;
+    bed.subscribe("bob", &browser, &service.url()).await;
+    service.idle().await;
+    bed.send(&PushMessage::new("bob", "x")).await;
+    bed.until("bob", "sent").await;
+    assert_eq!(bed.subscriptions("bob").len(), 1);
+    assert!(bed.subscriptions("ada").is_empty());
 }

@@ -53,10 +53,7 @@ async fn problems(parts: &Parts, draft: &Draft) -> Result<Vec<Problem>> {
 }
 
 /// The status that a client asks for, by `status` or by its short forms.
-fn asked(
-    draft: &Draft,
-    defaulted: bool,
-) -> Result<std::result::Result<Option<EndpointStatus>, Problem>> {
+fn asked(draft: &Draft) -> Result<std::result::Result<Option<EndpointStatus>, Problem>> {
     let status = draft.get(webhook_endpoint::status)?;
     let short = [
         draft.get(webhook_endpoint::is_active)?.flatten(),
@@ -66,8 +63,8 @@ fn asked(
         let text = "is set by the system only: write `paused`";
         return Ok(Err(Problem::new("status", "not_allowed", text)));
     }
-    let contradiction = || Problem::new("isActive", "check", "contradicts `status`");
-    let mut asked = if defaulted { None } else { status };
+    // The default gives way to a short form.
+    let mut asked = status.filter(|_| draft.is_given(webhook_endpoint::status));
     for active in short.into_iter().flatten() {
         let short = if active {
             EndpointStatus::Active
@@ -75,14 +72,10 @@ fn asked(
             EndpointStatus::Paused
         };
         if asked.is_some_and(|known| known != short) {
-            return Ok(Err(contradiction()));
+            let text = "contradicts `status`";
+            return Ok(Err(Problem::new("isActive", "check", text)));
         }
         asked = Some(short);
-    }
-    // A create always has a status; the default gives way to a short form.
-    let paused = defaulted && status == Some(EndpointStatus::Paused);
-    if paused && asked == Some(EndpointStatus::Active) {
-        return Ok(Err(contradiction()));
     }
     Ok(Ok(asked.or(status)))
 }
@@ -107,7 +100,7 @@ async fn create(place: Place, mut call: OverrideCall) -> Result<Outcome> {
         }),
         None => Ok(SigningSecret::generate()?),
     };
-    let status = asked(&draft, true)?.map_err(|problem| problems.push(problem));
+    let status = asked(&draft)?.map_err(|problem| problems.push(problem));
     checks::refuse(problems)?;
     let (Ok(secret), Ok(status)) = (secret, status) else {
         return Err(Error::internal("a problem was not reported"));
@@ -145,7 +138,7 @@ async fn update(place: Place, mut call: OverrideCall) -> Result<Outcome> {
         return Err(Error::internal("an update has no changes"));
     };
     let mut problems = problems(parts, &draft).await?;
-    let status = asked(&draft, false)?.map_err(|problem| problems.push(problem));
+    let status = asked(&draft)?.map_err(|problem| problems.push(problem));
     if draft.get(webhook_endpoint::secret)?.is_some() {
         let text = "is changed by `rotate-secret`";
         problems.push(Problem::new("secret", "not_allowed", text));

@@ -224,7 +224,15 @@ impl Bed {
 
     /// Moves the clock of the app on, also in processes that join it.
     pub fn advance(&self, by: Duration) {
-        let by = i64::try_from(by.as_millis()).unwrap();
+        self.set_clock(i64::try_from(by.as_millis()).unwrap());
+    }
+
+    /// Moves the clock of the app back.
+    pub fn turn_back(&self, by: Duration) {
+        self.set_clock(-i64::try_from(by.as_millis()).unwrap());
+    }
+
+    fn set_clock(&self, by: i64) {
         let ahead = self.ahead.fetch_add(by, Ordering::Relaxed) + by;
         let (new, file) = (self.folder().join("ahead.new"), self.folder().join(AHEAD));
         std::fs::write(&new, ahead.to_string()).unwrap();

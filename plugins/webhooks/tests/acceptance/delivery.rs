@@ -283,7 +283,7 @@ async fn the_rate_and_the_attempts_at_once_are_bounded() {
         json!({ "maxPerSecond": 20, "maxInFlight": 3 }),
     )
     .await;
-    receiver.always(Plan::Late(Duration::from_millis(30)));
+    receiver.always(Plan::Late(Duration::from_millis(30), 200));
     let began = std::time::Instant::now();
     for n in 0..30 {
         bed.order(&n.to_string()).await;
@@ -326,7 +326,7 @@ async fn a_slow_endpoint_does_not_delay_others() {
     bed.endpoint(&slow.url(), json!({ "maxInFlight": 50 }))
         .await;
     bed.endpoint(&fast.url(), json!({})).await;
-    slow.always(Plan::Late(Duration::from_mins(10)));
+    slow.always(Plan::Late(Duration::from_mins(10), 200));
     for n in 0..40 {
         bed.order(&n.to_string()).await;
     }

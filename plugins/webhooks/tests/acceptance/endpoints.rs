@@ -25,6 +25,13 @@ async fn a_manager_creates_reads_changes_and_deletes_an_endpoint() {
         (&made["ownerType"], &made["ownerId"]),
         (&json!("tenant"), &json!("t1"))
     );
+    let contradiction = json!({
+        "url": receiver.url(), "events": ["*"], "isActive": false, "status": "active",
+    });
+    let refused = bed.admin().post("/webhooks/endpoints", contradiction).await;
+    let refused = refused.unwrap();
+    assert_eq!(refused.status(), 400);
+    assert!(refused.text().unwrap().contains("contradicts `status`"));
     let path = format!("/webhooks/endpoints/{}", made["id"].as_str().unwrap());
     let read = bed.get(&path).await;
     assert!(

@@ -99,7 +99,7 @@ async fn workers_that_are_killed_lose_no_delivery(bed: Bed) {
     while rows("SELECT count(*) FROM webhooks_webhook_deliveries") != [ALL] {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    receiver.always(Plan::Late(Duration::from_millis(40)));
+    receiver.always(Plan::Late(Duration::from_millis(40), 200));
     let mut workers: Vec<_> = (0..WORKERS).map(|_| Killed::start(bed.folder())).collect();
     let started = || {
         let lines = std::fs::read_to_string(bed.folder().join(STARTED));
@@ -152,7 +152,7 @@ async fn workers_that_are_killed_lose_no_delivery(bed: Bed) {
 async fn a_result_that_comes_after_the_lease_changes_nothing() {
     let (bed, receiver) = (Bed::start().await, Receiver::start().await);
     bed.endpoint(&receiver.url(), json!({})).await;
-    receiver.next([Plan::Late(Duration::from_secs(2))]);
+    receiver.next([Plan::Late(Duration::from_secs(2), 200)]);
     bed.order("one").await;
     receiver.until(1).await;
     bed.advance(TAKEN_OVER);
@@ -169,6 +169,53 @@ async fn a_result_that_comes_after_the_lease_changes_nothing() {
     for member in ["status", "attempts", "deliveredAt", "version"] {
         assert_eq!(after[member], delivered[member], "{member}");
     }
+}
+
+/// The answer comes while the database is away, so it cannot be written, and the delivery is sent
+/// again when the lease has ended.
+#[tokio::test]
+async fn a_delivery_goes_on_after_the_database_was_away_for_a_minute() {
+    let mut database = server::Server::start();
+    let bed = Bed::at(&database.url(), |_| {}).await;
+    let receiver = Receiver::start().await;
+    bed.endpoint(&receiver.url(), json!({})).await;
+    receiver.next([Plan::Late(Duration::from_millis(300), 200)]);
+    bed.order("one").await;
+    receiver.until(1).await;
+    database.kill();
+    receiver.idle().await;
+    bed.advance(TAKEN_OVER);
+    database.restart();
+    receiver.until(2).await;
+    let delivered = bed.until("delivered").await;
+    assert_eq!(delivered["attempts"], 1, "the lost answer is not counted");
+    bed.order("two").await;
+    receiver.until(3).await;
+}
+
+#[tokio::test]
+async fn deliveries_go_on_after_the_clock_was_turned_back() {
+    let (bed, receiver) = (Bed::start().await, Receiver::start().await);
+    bed.endpoint(&receiver.url(), json!({})).await;
+    bed.order("one").await;
+    bed.until("delivered").await;
+    bed.turn_back(Duration::from_hours(1));
+    for order in ["two", "three"] {
+        bed.order(order).await;
+    }
+    receiver.until(3).await;
+    // What failed before the change of the clock is tried again at its time by the new clock.
+    receiver.next([Plan::status(500)]);
+    bed.order("four").await;
+    let failed = |one: &Json| one["status"] == "failed";
+    while !bed.deliveries().await.iter().any(failed) {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    bed.turn_back(Duration::from_hours(1));
+    bed.order("five").await;
+    receiver.until(5).await;
+    bed.advance(Duration::from_hours(1) + Duration::from_secs(10));
+    receiver.until(6).await;
 }
 
 #[tokio::test]

@@ -1,6 +1,7 @@
 //! Metrics: what a recorder hears of deliveries, and of the events that lead to them.
 
 use std::sync::OnceLock;
+use std::time::Duration;
 
 use linchpin::{Error, Result};
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
@@ -34,6 +35,11 @@ async fn deliveries_and_events_are_counted_without_names() {
     bed.until("delivered").await;
     bed.order("a title").await;
     bed.until("failed").await;
+    // Attempts are counted right after their results are committed.
+    let counted = "linchpin_webhooks_deliveries_total{status=\"failed\"";
+    while !handle.render().contains(counted) {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
     let text = handle.render();
     for metric in [
         "linchpin_webhooks_attempts_total{result=\"success\",trigger=\"schedule\"}",

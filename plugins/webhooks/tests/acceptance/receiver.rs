@@ -17,8 +17,8 @@ use serde_json::Value as Json;
 pub enum Plan {
     /// Answers with this status and these headers.
     Answer(u16, Vec<(&'static str, String)>),
-    /// Waits, then answers 200.
-    Late(Duration),
+    /// Waits, then answers with this status.
+    Late(Duration, u16),
 }
 
 impl Plan {
@@ -103,6 +103,13 @@ impl Receiver {
         self.script.lock().most
     }
 
+    /// Waits until no request is under way.
+    pub async fn idle(&self) {
+        while self.script.lock().now > 0 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+
     /// Waits until so many requests have arrived.
     pub async fn until(&self, count: usize) -> Vec<Arrived> {
         let waited = tokio::time::timeout(Duration::from_secs(20), async {
@@ -142,9 +149,10 @@ async fn receive(
             }
             response
         }
-        Plan::Late(time) => {
+        Plan::Late(time, status) => {
             tokio::time::sleep(time).await;
-            "late".into_response()
+            let status = StatusCode::from_u16(status).unwrap();
+            (status, "late").into_response()
         }
     };
     script.lock().now -= 1;

@@ -1,6 +1,6 @@
 use linchpin::prelude::*;
 
-#[entity(index(email, global), index(global))]
+#[entity(index(email, global))]
 pub struct Post {
     #[field(primary, default = uuid)]
     pub id: String,

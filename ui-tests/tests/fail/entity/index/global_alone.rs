@@ -1,0 +1,10 @@
+use linchpin::prelude::*;
+
+#[entity(index(global))]
+pub struct Post {
+    #[field(primary, default = uuid)]
+    pub id: String,
+    pub email: String,
+}
+
+fn main() {}
