@@ -86,9 +86,10 @@ impl Intake {
         if wanted.is_empty() {
             return Ok(());
         }
-        let known = match may_exist {
-            true => self.known(cx, &wanted).await?,
-            false => HashSet::new(),
+        let known = if may_exist {
+            self.known(cx, &wanted).await?
+        } else {
+            HashSet::new()
         };
         let mut due = BTreeSet::new();
         for (event, endpoints) in wanted {
