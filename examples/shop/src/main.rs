@@ -147,7 +147,7 @@ pub static SHOP: Package = package!(
 #[tokio::main]
 async fn main() -> linchpin::Result<()> {
     let auth = Auth::from_env().roles(["staff"]);
-    // Members of the staff give the addresses of the warehouse and the accounts.
+    // Members of the staff set the addresses of the warehouse and of the accounting.
     let webhooks = Webhooks::new(webhook_events! { Order: [created, updated] })
         .config(WebhooksConfig::from_env())
         .configure(|config| config.management_role = "staff".to_owned());

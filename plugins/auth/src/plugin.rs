@@ -18,7 +18,7 @@ use crate::flow::{Courier, Purge};
 use crate::guards;
 use crate::hooks::AuthHooks;
 use crate::identity::PrimaryField;
-use crate::outbox::Worker;
+use crate::outbox::{LONGEST, Worker};
 use crate::resolver::Resolver;
 use crate::routes::{self, PLUGIN, Place};
 use crate::service::AuthService;
@@ -314,7 +314,7 @@ impl Plugin for Auth {
             }
             let worker = self.worker.lock().take();
             if let Some(worker) = worker {
-                worker.stop().await;
+                worker.ended(LONGEST).await;
             }
             Ok(())
         })

@@ -11,7 +11,7 @@ pub(crate) const ABOUT: &str =
 
 /// The service worker.
 pub(crate) const WORKER: &str = include_str!("sw.js");
-/// The directory of files that the app serves, by default.
+/// The directory of the file, by default.
 const PUBLIC: &str = "public";
 
 pub(crate) fn run(args: &[String]) -> Result<String> {

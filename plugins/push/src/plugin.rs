@@ -142,8 +142,8 @@ impl Push {
         self
     }
 
-    /// Serves the service worker at `/sw.js`. Without it, a file of the command `push worker` in the
-    /// public directory of the app does.
+    /// Serves the service worker at `/sw.js`. Without it, the web server in front of the app must
+    /// serve the file that the command `push worker` writes.
     #[must_use]
     pub fn serve_worker(mut self) -> Self {
         self.serves_worker = true;

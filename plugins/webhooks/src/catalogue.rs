@@ -246,8 +246,8 @@ impl Listed {
             }
             if event.counts && self.when.is_some() {
                 flaws.push(format!(
-                    "event `{}` is about many records, so `when` has none to judge: give `{}` \
-                     `event(records)`",
+                    "event `{}` is about many records, so `when` has none to check: give `{}` \
+                     `event(expose = \"records\")`",
                     event.name, self.word
                 ));
             }

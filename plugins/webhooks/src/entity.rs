@@ -264,7 +264,7 @@ pub enum DeliveryStatus {
     Failed,
     /// No attempt follows, unless somebody replays the delivery.
     Dead,
-    /// It ended before its last attempt, because its endpoint ended.
+    /// It ended before its last attempt: its endpoint was deleted, or its message was removed.
     Cancelled,
 }
 

@@ -1,4 +1,4 @@
-//! The loop of background workers, for plugins: jobs, webhooks and push run on it.
+//! The loop of background workers, for plugins: jobs, mail, webhooks and push run on it.
 //!
 //! A plugin implements [`Source`]: it leases work that is due in the store, and runs a piece of it.
 //! A [`Worker`] asks for work, runs several pieces at the same time, and sleeps until a commit wakes

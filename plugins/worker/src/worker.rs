@@ -26,6 +26,11 @@ pub trait Source: Send + Sync + 'static {
     /// The most pieces that run at the same time.
     fn at_once(&self) -> usize;
 
+    /// Whether the worker leases no more work before all that it leased has ended; `false` by default.
+    fn is_in_rounds(&self) -> bool {
+        false
+    }
+
     /// The interval at which the worker looks for work if nothing wakes it; 250 ms by default.
     fn interval(&self) -> Duration {
         LOOK
@@ -86,7 +91,12 @@ async fn work<S: Source>(source: Arc<S>, wake: Arc<Notify>, mut stopped: watch::
     let mut running = JoinSet::new();
     while !*stopped.borrow() {
         let mut pause = source.interval();
-        if running.len() < source.at_once() {
+        let most = if source.is_in_rounds() {
+            1
+        } else {
+            source.at_once()
+        };
+        if running.len() < most {
             match source.claim().await {
                 Ok(items) if items.is_empty() => {}
                 Ok(items) => {

@@ -11,10 +11,11 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::join_all;
 use linchpin::entity::{Direction, ListQuery};
 use linchpin::seal::{DataKeys, Place};
 use linchpin::{BoxFuture, Code, Cx, Error, Field, Result, Timestamp};
+pub(crate) use linchpin_worker::Worker;
+use linchpin_worker::{Source, later};
 use serde::{Deserialize, Serialize};
 use tokio::sync::{Notify, watch};
 
@@ -33,7 +34,7 @@ const BACK_OFF: [Duration; 5] = [
 ];
 
 /// Maximum duration of a task, and the lease after which another process repeats it.
-const LONGEST: Duration = Duration::from_mins(1);
+pub(crate) const LONGEST: Duration = Duration::from_mins(1);
 const LEASE: Duration = Duration::from_secs(90);
 
 /// Number of tasks that run at the same time.
@@ -191,47 +192,33 @@ impl OutboxQueue {
         Ok(())
     }
 
-    /// Runs due tasks, several at a time, and returns their number.
-    ///
-    /// # Errors
-    /// If the store is not reachable.
-    pub(crate) async fn round(&self, performer: &dyn Perform) -> Result<usize> {
+    /// Due tasks, those that wait longest first. Another process may take them, too.
+    async fn due(&self) -> Result<Vec<entity::Outbox>> {
         let cx = self.now();
-        // Oldest first.
         let due = ListQuery::new()
             .filter(outbox::due_at.lte(cx.now()))
             .sort(outbox::due_at, Direction::Asc)
             .limit(AT_ONCE);
-        let due = self.records.list(&cx, due).await?;
-        let taken = due
-            .items
-            .into_iter()
-            .map(|record| self.take(&cx, performer, record));
-        join_all(taken).await.into_iter().sum()
+        Ok(self.records.list(&cx, due).await?.items)
     }
 
-    async fn take(
-        &self,
-        cx: &Cx,
-        performer: &dyn Perform,
-        record: entity::Outbox,
-    ) -> Result<usize> {
+    /// Leases a task and runs it, unless another process has taken it; then writes its result.
+    async fn attempt(&self, performer: &dyn Perform, record: entity::Outbox) -> Result<()> {
         let attempts = record.attempts + 1;
-        let lease = OutboxPatch {
+        let cx = self.now();
+        // The attempt is counted before it begins: a task that ends its process is dropped, too.
+        let begun = OutboxPatch {
             attempts: Some(attempts),
             due_at: Some(later(cx.now(), LEASE)),
             ..OutboxPatch::default()
         };
-        let version = match self
+        let begun = self
             .records
-            .update(cx, record.id.as_str(), lease, Some(record.version))
-            .await
-        {
-            Ok(taken) => taken.version,
-            // Another process has taken it.
-            Err(error) if matches!(error.code(), Code::PreconditionFailed | Code::NotFound) => {
-                return Ok(0);
-            }
+            .update(&cx, record.id.as_str(), begun, Some(record.version))
+            .await;
+        let version = match begun {
+            Ok(begun) => begun.version,
+            Err(error) if is_lost(&error) => return Ok(()),
             Err(error) => return Err(error),
         };
         let done = match self.opened(&record) {
@@ -241,42 +228,41 @@ impl OutboxQueue {
             },
             Err(error) => Err(error),
         };
-        // Time has passed during the task.
+        match self.settle(&record.id, (attempts, version), done).await {
+            // The task expired, or another process has taken it.
+            Err(error) if is_lost(&error) => Ok(()),
+            settled => settled,
+        }
+    }
+
+    /// Removes a task that is done or has failed too often; sets the time of the next attempt
+    /// otherwise.
+    async fn settle(
+        &self,
+        id: &str,
+        (attempts, version): (i64, i64),
+        done: Result<()>,
+    ) -> Result<()> {
         let cx = self.now();
         let pause = usize::try_from(attempts - 1)
             .ok()
             .and_then(|n| BACK_OFF.get(n));
-        let over = match (done, pause) {
-            (Ok(()), _) => {
-                self.records
-                    .delete(&cx, record.id.as_str(), Some(version))
-                    .await
-            }
+        match (done, pause) {
+            (Ok(()), _) => {}
             (Err(error), Some(pause)) => {
                 tracing::warn!(error = ?error, attempts, "a task of the outbox failed and is repeated later");
                 let patch = OutboxPatch {
                     due_at: Some(later(cx.now(), *pause)),
                     ..OutboxPatch::default()
                 };
-                self.records
-                    .update(&cx, record.id.as_str(), patch, Some(version))
-                    .await
-                    .map(|_| ())
+                let written = self.records.update(&cx, id, patch, Some(version));
+                return written.await.map(drop);
             }
             (Err(error), None) => {
                 tracing::error!(error = ?error, attempts, "a task of the outbox failed too often and is dropped");
-                self.records
-                    .delete(&cx, record.id.as_str(), Some(version))
-                    .await
             }
-        };
-        match over {
-            // The task expired, or another process has taken it.
-            Err(error) if matches!(error.code(), Code::PreconditionFailed | Code::NotFound) => {
-                Ok(1)
-            }
-            over => over.map(|()| 1),
         }
+        self.records.delete(&cx, id, Some(version)).await
     }
 
     fn opened(&self, record: &entity::Outbox) -> Result<Task> {
@@ -290,27 +276,11 @@ impl OutboxQueue {
 
     /// Starts a worker, which runs tasks until it is stopped.
     pub(crate) fn work(&self, performer: Arc<dyn Perform>) -> Worker {
-        let (stop, mut stopped) = watch::channel(false);
-        let queue = self.clone();
-        let task = tokio::spawn(async move {
-            loop {
-                match queue.round(&*performer).await {
-                    Ok(0) => {}
-                    Ok(_) if !*stopped.borrow() => continue,
-                    Ok(_) => {}
-                    Err(error) => tracing::warn!(error = ?error, "the outbox cannot be read"),
-                }
-                tokio::select! {
-                    () = queue.wake.notified() => {}
-                    () = tokio::time::sleep(queue.env.clock.pause(LOOK)) => {}
-                    _ = stopped.changed() => {}
-                }
-                if *stopped.borrow() {
-                    break;
-                }
-            }
-        });
-        Worker { stop, task }
+        let source = Tasks {
+            queue: self.clone(),
+            performer,
+        };
+        Worker::start(Arc::new(source), Arc::clone(&self.wake))
     }
 
     fn now(&self) -> Cx {
@@ -323,32 +293,61 @@ impl OutboxQueue {
     }
 }
 
-/// The background task that runs the queue.
-#[derive(Debug)]
-pub(crate) struct Worker {
-    stop: watch::Sender<bool>,
-    task: tokio::task::JoinHandle<()>,
+/// The tasks of a queue, as work for a worker.
+struct Tasks {
+    queue: OutboxQueue,
+    performer: Arc<dyn Perform>,
 }
 
-impl Worker {
-    /// Waits for running tasks and starts no more.
-    pub(crate) async fn stop(self) {
-        // The worker may have ended already.
-        let _ = self.stop.send(true);
-        let _ = self.task.await;
+impl Source for Tasks {
+    type Item = entity::Outbox;
+
+    fn name(&self) -> &'static str {
+        "auth"
     }
+
+    fn at_once(&self) -> usize {
+        AT_ONCE as usize
+    }
+
+    /// What a sign-up shows of an account depends on the order of its tasks.
+    fn is_in_rounds(&self) -> bool {
+        true
+    }
+
+    fn interval(&self) -> Duration {
+        self.queue.env.clock.pause(LOOK)
+    }
+
+    fn claim(&self) -> BoxFuture<'_, Result<Vec<entity::Outbox>>> {
+        Box::pin(self.queue.due())
+    }
+
+    fn run(
+        self: Arc<Self>,
+        task: entity::Outbox,
+        mut stopped: watch::Receiver<bool>,
+    ) -> BoxFuture<'static, ()> {
+        Box::pin(async move {
+            if let Err(error) = self.queue.attempt(&*self.performer, task).await {
+                tracing::warn!(error = ?error, "a task of the outbox was not begun, or its result not written; it is repeated");
+                // Without a lease it is due at once.
+                tokio::select! {
+                    () = tokio::time::sleep(self.interval()) => {}
+                    _ = stopped.changed() => {}
+                }
+            }
+        })
+    }
+}
+
+fn is_lost(error: &Error) -> bool {
+    matches!(error.code(), Code::PreconditionFailed | Code::NotFound)
 }
 
 /// The place of a task's encrypted data.
 fn place(id: &str) -> Place<'_> {
     Place::of(outbox::sealed, id)
-}
-
-fn later(now: Timestamp, by: Duration) -> Timestamp {
-    Timestamp::from_millis(
-        now.millis()
-            .saturating_add(i64::try_from(by.as_millis()).unwrap_or(i64::MAX)),
-    )
 }
 
 #[cfg(test)]

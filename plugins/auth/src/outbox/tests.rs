@@ -1,5 +1,6 @@
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
+use futures_util::future::join_all;
 use linchpin::{Package, package};
 use parking_lot::Mutex;
 
@@ -52,6 +53,17 @@ fn queue(bed: &Bed) -> OutboxQueue {
         bed.keys.clone(),
         bed.env.clone(),
     )
+}
+
+impl OutboxQueue {
+    /// Runs due tasks, several at a time, and returns their number.
+    async fn round(&self, performer: &dyn Perform) -> Result<usize> {
+        let due = self.due().await?;
+        let count = due.len();
+        let attempts = due.into_iter().map(|task| self.attempt(performer, task));
+        let done: Result<Vec<()>> = join_all(attempts).await.into_iter().collect();
+        done.map(|_| count)
+    }
 }
 
 fn sms(n: usize) -> Task {
@@ -117,7 +129,7 @@ async fn many_workers_share_the_work(bed: &Bed) {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     for worker in workers {
-        worker.stop().await;
+        worker.ended(LONGEST).await;
     }
     let done: std::collections::BTreeSet<String> = notes
         .done
@@ -326,5 +338,5 @@ async fn a_commit_wakes_the_worker(bed: &Bed) {
     tokio::time::timeout(Duration::from_secs(30), performed)
         .await
         .expect("the commit wakes the worker");
-    worker.stop().await;
+    worker.ended(LONGEST).await;
 }

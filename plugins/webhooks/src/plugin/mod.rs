@@ -62,7 +62,7 @@ impl Place {
 
 /// Webhooks: committed events go, signed, to the addresses of customers.
 ///
-/// Customers manage their endpoints under `/webhooks/endpoints`; the secret of an endpoint is
+/// Callers with `management_role` manage endpoints under `/webhooks/endpoints`; the secret of one is
 /// answered once, when it is created or rotated. An event is delivered at least once to each active
 /// endpoint that wants it. The signature follows the Standard Webhooks specification.
 ///

@@ -34,7 +34,7 @@ async fn hook(State(hooks): State<Arc<Hooks>>, headers: HeaderMap, body: Bytes) 
     let Ok(message) = verify(&headers, &body, &hooks.verifier, now) else {
         return StatusCode::BAD_REQUEST;
     };
-    let Ok(event) = serde_json::from_slice::<Json>(&body) else {
+    let Ok(event) = serde_json::from_slice::<serde_json::Value>(&body) else {
         return StatusCode::BAD_REQUEST;
     };
     if hooks.seen.lock().insert(message.message_id) {
