@@ -12,7 +12,7 @@ use linchpin::axum::http::{HeaderMap, StatusCode};
 use linchpin::axum::{Router, routing};
 use linchpin_webhooks::{SigningSecret, Verifier, verify};
 use parking_lot::Mutex;
-use serde_json::{Value as Json, json};
+use serde_json::json;
 use tokio::io::{AsyncBufReadExt as _, BufReader, Lines};
 use tokio::process::{Child, ChildStdout, Command};
 use tokio::sync::mpsc;
