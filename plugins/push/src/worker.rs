@@ -198,10 +198,11 @@ impl Workers {
                     Outcome::Held(until) => held = held.max(Some(until)),
                     Outcome::Dead(DeliveryReason::Gone) => {
                         let (user, key) = (&subscription.user_id, &subscription.p256dh);
-                        subscriptions
-                            .gone(cx, id, user.as_str(), key.as_str())
-                            .await?;
-                        self.records.deliveries.abandon(cx, id).await?;
+                        let gone = subscriptions.gone(cx, id, user.as_str(), key.as_str());
+                        // With new keys it is another browser, whose messages wait.
+                        if gone.await? > 0 {
+                            self.records.deliveries.abandon(cx, id).await?;
+                        }
                     }
                     _ => {}
                 }

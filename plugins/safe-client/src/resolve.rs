@@ -2,8 +2,10 @@
 
 use std::future::Future;
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, ToSocketAddrs as _};
 use std::pin::Pin;
+
+use tokio::sync::Semaphore;
 
 /// The addresses of a name, when they are there.
 pub type Answers<'a> = Pin<Box<dyn Future<Output = io::Result<Vec<IpAddr>>> + Send + 'a>>;
@@ -32,16 +34,27 @@ pub trait Resolve: Send + Sync {
     fn resolve<'a>(&'a self, host: &'a str) -> Answers<'a>;
 }
 
-/// Resolves names as the operating system does.
+/// Questions to the operating system at the same time. Each has a thread until it is answered, also
+/// if the name server of a stranger never answers; other work needs threads, too.
+static PLACES: Semaphore = Semaphore::const_new(64);
+
+/// Resolves names as the operating system does, at most 64 at the same time.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SystemResolver;
 
 impl Resolve for SystemResolver {
     fn resolve<'a>(&'a self, host: &'a str) -> Answers<'a> {
         Box::pin(async move {
-            // The port is not part of the question; the function wants one.
-            let found = tokio::net::lookup_host((host, 0)).await?;
-            Ok(found.map(|address| address.ip()).collect())
+            let place = PLACES.acquire().await.map_err(io::Error::other)?;
+            let host = host.to_owned();
+            // The thread asks on when nobody waits for it any more, so it keeps the place.
+            let asked = tokio::task::spawn_blocking(move || {
+                let _place = place;
+                // The port is not part of the question; the function wants one.
+                let found = (host.as_str(), 0).to_socket_addrs()?;
+                Ok(found.map(|address| address.ip()).collect())
+            });
+            asked.await.map_err(io::Error::other)?
         })
     }
 }

@@ -128,6 +128,9 @@ pub struct WebhookEndpoint {
     /// The time at which a delivery is due; none if nothing waits.
     #[field(private)]
     pub due_at: Option<Timestamp>,
+    /// When deliveries were last written for it.
+    #[field(private)]
+    pub written_at: Option<Timestamp>,
     /// No attempt is made before this time, because the endpoint asked for it.
     #[field(private)]
     pub held_until: Option<Timestamp>,
@@ -222,6 +225,19 @@ pub(crate) const BEGIN_RECOVERY: Operation<WebhookEndpoint>;
     route(disabled),
 )]
 pub(crate) const WAKE: Operation<WebhookEndpoint>;
+
+/// Locks endpoints until the end of the transaction, and returns them: deliveries are written by the
+/// status that an endpoint has at that moment.
+#[operation(
+    kind = "batch",
+    action = "update",
+    filter = (id.one_of(param(ids))),
+    set(written_at = now()),
+    limit = 200,
+    sort = asc(id),
+    returns = "records",
+)]
+pub(crate) const LOCK: Operation<WebhookEndpoint>;
 
 /// The body that is sent for an event.
 #[entity(
@@ -507,7 +523,7 @@ pub(crate) static ENTITIES: Package = package!(
     entities = [
         entity(
             WebhookEndpoint,
-            [LEASE, RENEW, SUCCEED, FREE, BEGIN_RECOVERY, WAKE]
+            [LEASE, RENEW, SUCCEED, FREE, BEGIN_RECOVERY, WAKE, LOCK]
         ),
         entity(WebhookMessage),
         entity(WebhookDelivery, [CANCEL, HOLD, RELEASE, RESET]),

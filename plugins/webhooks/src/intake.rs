@@ -1,6 +1,6 @@
 //! The consumer of events that writes messages and their deliveries.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use linchpin::entity::{EntityDesc, FieldSet, ListQuery};
@@ -8,7 +8,7 @@ use linchpin::event::Batch;
 use linchpin::{BoxFuture, Code, Cx, EntityEvent, EventSink, Field, Result};
 
 use crate::catalogue::{Catalogue, wants};
-use crate::delivery::{NewMessage, Workers};
+use crate::delivery::{CHUNK, NewMessage, Workers};
 use crate::entity::{EndpointStatus, WebhookEndpoint, webhook_endpoint, webhook_message};
 use crate::message;
 
@@ -86,6 +86,14 @@ impl Intake {
         if wanted.is_empty() {
             return Ok(());
         }
+        let wanting = wanted.iter().flat_map(|(_, endpoints)| endpoints);
+        let ids: BTreeSet<&String> = wanting.map(|endpoint| &endpoint.id).collect();
+        let ids: Vec<String> = ids.into_iter().cloned().collect();
+        // Their status does not change before the commit.
+        let locked = records.locked(cx, &ids).await?.into_iter();
+        let locked: HashMap<String, WebhookEndpoint> = locked
+            .map(|endpoint| (endpoint.id.clone(), endpoint))
+            .collect();
         let known = if may_exist {
             self.known(cx, &wanted).await?
         } else {
@@ -96,6 +104,14 @@ impl Intake {
             let id = message::id_of(event);
             // The event came a second time: its deliveries were written with the message.
             if known.contains(&id) {
+                continue;
+            }
+            let endpoints: Vec<&WebhookEndpoint> = endpoints
+                .iter()
+                .filter_map(|endpoint| locked.get(&endpoint.id))
+                .filter(|endpoint| endpoint.status != EndpointStatus::Disabled)
+                .collect();
+            if endpoints.is_empty() {
                 continue;
             }
             let body = message::body(event);
@@ -116,14 +132,18 @@ impl Intake {
                 .filter(|endpoint| endpoint.status == EndpointStatus::Active);
             due.extend(active.map(|endpoint| endpoint.id.clone()));
         }
-        if !due.is_empty() {
-            records
-                .endpoints
-                .wake(cx, due.into_iter().collect::<Vec<String>>(), cx.now())
-                .await?;
-            let workers = Arc::clone(&self.workers);
-            cx.after_commit(move || workers.wake.notify_one());
+        if due.is_empty() {
+            return Ok(());
         }
+        // Those that are due already are served at their turn.
+        let is_due = |one: &WebhookEndpoint| one.due_at.is_some_and(|at| at <= cx.now());
+        due.retain(|id| !locked.get(id).is_some_and(is_due));
+        if !due.is_empty() {
+            let due = due.into_iter().collect::<Vec<String>>();
+            records.endpoints.wake(cx, due, cx.now()).await?;
+        }
+        let workers = Arc::clone(&self.workers);
+        cx.after_commit(move || workers.wake.notify_one());
         Ok(())
     }
 
@@ -154,11 +174,19 @@ impl Intake {
         cx: &Cx,
         wanted: &[(&EntityEvent, Vec<&WebhookEndpoint>)],
     ) -> Result<HashSet<String>> {
-        let ids = wanted.iter().map(|(event, _)| message::id_of(event));
-        let query = ListQuery::new()
-            .filter(webhook_message::id.one_of(ids.collect::<Vec<_>>()))
-            .limit(u32::MAX);
-        let known = self.workers.records.messages.list(cx, query).await?;
-        Ok(known.items.into_iter().map(|message| message.id).collect())
+        let ids: Vec<String> = wanted
+            .iter()
+            .map(|(event, _)| message::id_of(event))
+            .collect();
+        let mut all = HashSet::new();
+        // A list has no more records than a page.
+        for ids in ids.chunks(CHUNK) {
+            let query = ListQuery::new()
+                .filter(webhook_message::id.one_of(ids.to_vec()))
+                .limit(u32::MAX);
+            let known = self.workers.records.messages.list(cx, query).await?;
+            all.extend(known.items.into_iter().map(|message| message.id));
+        }
+        Ok(all)
     }
 }

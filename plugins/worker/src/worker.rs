@@ -114,7 +114,8 @@ async fn work<S: Source>(source: Arc<S>, wake: Arc<Notify>, mut stopped: watch::
         tokio::select! {
             () = wake.notified() => {}
             () = tokio::time::sleep(pause) => {}
-            _ = stopped.changed() => {}
+            // An error means that the worker was dropped.
+            changed = stopped.changed() => if changed.is_err() { break },
             Some(ended) = running.join_next(), if !running.is_empty() => note(source.name(), ended),
         }
     }

@@ -14,6 +14,9 @@ use crate::entity::{
     WebhookMessageAdapter, webhook_attempt, webhook_delivery, webhook_message,
 };
 
+/// The most endpoints that one statement locks, and the most records that one list returns.
+pub(crate) const CHUNK: usize = 200;
+
 /// The adapters of the entities.
 #[derive(Clone, Debug)]
 pub(crate) struct Records {
@@ -51,6 +54,24 @@ impl Records {
             all.extend(page.items);
         }
         Ok(all)
+    }
+
+    /// Locks endpoints until the end of the transaction, and returns those that exist.
+    pub(crate) async fn locked(&self, cx: &Cx, ids: &[String]) -> Result<Vec<WebhookEndpoint>> {
+        let mut all = Vec::with_capacity(ids.len());
+        for ids in ids.chunks(CHUNK) {
+            all.extend(self.endpoints.lock(cx, ids.to_vec()).await?);
+        }
+        Ok(all)
+    }
+
+    /// Locks an endpoint until the end of the transaction, and returns its present state.
+    ///
+    /// # Errors
+    /// `not_found` if it was deleted.
+    pub(crate) async fn lock(&self, cx: &Cx, id: &str) -> Result<WebhookEndpoint> {
+        let locked = self.locked(cx, &[id.to_owned()]).await?.pop();
+        locked.ok_or_else(Error::not_found)
     }
 
     /// Deliveries of an endpoint that are due, those that wait longest first.
@@ -116,7 +137,8 @@ impl Records {
         Ok(first.and_then(|first| first.next_retry_at))
     }
 
-    /// Writes the result of an attempt to its delivery.
+    /// Writes the result of an attempt to its delivery. Returns whether it was written: the state of
+    /// a delivery that was cancelled, held or removed during the attempt stays.
     pub(crate) async fn settle(
         &self,
         cx: &Cx,
@@ -124,7 +146,7 @@ impl Records {
         attempt: &Attempt,
         (number, next): (i64, Next),
         now: Timestamp,
-    ) -> Result<()> {
+    ) -> Result<bool> {
         let delivered = next.status == DeliveryStatus::Delivered;
         let patch = WebhookDeliveryPatch {
             status: Some(next.status),
@@ -140,9 +162,8 @@ impl Records {
             self.deliveries
                 .update(cx, delivery.id.as_str(), patch, Some(delivery.version));
         match written.await {
-            Ok(_) => Ok(()),
-            // It was cancelled or removed during the attempt, so its state stays.
-            Err(error) if is_gone(&error) => Ok(()),
+            Ok(_) => Ok(true),
+            Err(error) if is_gone(&error) => Ok(false),
             Err(error) => Err(error),
         }
     }

@@ -4,12 +4,13 @@ mod attempt;
 mod enqueue;
 mod flight;
 mod outcome;
+mod results;
 mod serving;
 mod throttle;
 mod worker;
 
 pub(crate) use attempt::{Attempt, Content, Sender};
 pub(crate) use enqueue::NewMessage;
-pub(crate) use flight::{Records, of_endpoint, of_tenant};
+pub(crate) use flight::{CHUNK, Records, of_endpoint, of_tenant};
 pub(crate) use outcome::{Next, later};
 pub(crate) use worker::Workers;

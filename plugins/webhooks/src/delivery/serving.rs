@@ -2,20 +2,20 @@
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
+use std::time::Duration;
 
 use linchpin::{Cx, Error, Result, Timestamp};
-use tokio::sync::watch;
-use tokio::task::JoinSet;
+use tokio::sync::{OwnedSemaphorePermit, watch};
+use tokio::task::{JoinError, JoinSet};
 
 use super::attempt::{Attempt, Content, timeout_of};
-use super::outcome::{self, Next, later, note};
+use super::outcome::{later, note};
 use super::throttle::Bucket;
-use super::worker::{ATTEMPTS_KEPT, BEYOND, LEASE, Leased, Workers};
+use super::worker::{BEYOND, LEASE, Leased, Workers};
 use crate::entity::{
-    DeliveryStatus, DisabledReason, EndpointStatus, Trigger, WebhookDelivery, WebhookEndpoint,
+    DisabledReason, EndpointStatus, Trigger, WebhookDelivery, WebhookEndpoint,
     WebhookEndpointPatch, WebhookMessage,
 };
-use crate::metrics;
 use crate::secrets::Secrets;
 
 /// How many rounds of attempts are read at once.
@@ -40,6 +40,21 @@ struct Serving {
     flights: JoinSet<Flight>,
     /// When the rate allows the next attempt, if it does not at present.
     rate_free_at: Option<Timestamp>,
+    /// Whether an attempt waits for a slot of the process.
+    wants_slot: bool,
+    slot: Option<OwnedSemaphorePermit>,
+}
+
+/// Why the loop goes on.
+enum Turn {
+    /// An attempt has ended; `None` if none is under way.
+    Ended(Option<std::result::Result<Flight, JoinError>>),
+    /// A slot is free.
+    Slot(OwnedSemaphorePermit),
+    /// The rate allows an attempt again.
+    Rate,
+    /// The lease must be extended.
+    Renewal,
 }
 
 impl Workers {
@@ -69,6 +84,8 @@ impl Workers {
             under_way: HashSet::new(),
             flights: JoinSet::new(),
             rate_free_at: None,
+            wants_slot: false,
+            slot: None,
         };
         serving.run(stopped).await
     }
@@ -91,9 +108,8 @@ impl Workers {
         endpoint: WebhookEndpoint,
         secrets: Arc<Secrets>,
         delivery: WebhookDelivery,
-        message: WebhookMessage,
+        (message, slot): (WebhookMessage, OwnedSemaphorePermit),
     ) -> Flight {
-        let slot = self.slots.acquire().await;
         let content = Content {
             message: &message.id,
             event: &message.event,
@@ -118,22 +134,26 @@ impl Serving {
     /// Sends until nothing is due, or nothing may be sent for now.
     async fn run(mut self, stopped: &watch::Receiver<bool>) -> Result<()> {
         loop {
-            if !*stopped.borrow() {
+            let stopping = *stopped.borrow();
+            if !stopping {
                 self.launch().await?;
             }
-            let renewal = tokio::time::sleep(LEASE / 3);
-            let first = tokio::select! {
-                first = self.flights.join_next() => first,
-                () = renewal => {
+            let first = match self.turn(stopping).await {
+                Turn::Ended(Some(first)) => first,
+                Turn::Ended(None) => break,
+                turn @ (Turn::Slot(_) | Turn::Rate | Turn::Renewal) => {
+                    if let Turn::Slot(slot) = turn {
+                        self.slot = Some(slot);
+                    }
+                    // The endpoint may have changed since the last look.
                     let cx = self.workers.cx();
                     match self.renew(&cx).await? {
                         Some(endpoint) => self.refresh(endpoint)?,
-                        None => return Ok(()),
+                        None => return self.leave(Vec::new()).await,
                     }
                     continue;
                 }
             };
-            let Some(first) = first else { break };
             let mut done = vec![first.map_err(Error::internal)?];
             while let Some(flight) = self.flights.try_join_next() {
                 done.push(flight.map_err(Error::internal)?);
@@ -141,25 +161,52 @@ impl Serving {
             for flight in &done {
                 self.under_way.remove(&flight.delivery.id);
             }
-            let Some(endpoint) = self.settle(&done).await? else {
-                // Another worker has taken the endpoint over: it sends the rest.
-                while let Some(flight) = self.flights.join_next().await {
-                    done.extend(flight);
-                }
-                self.workers.too_late(done).await;
-                return Ok(());
-            };
-            self.refresh(endpoint)?;
+            match self.settle(&done).await? {
+                Some(endpoint) => self.refresh(endpoint)?,
+                None => return self.leave(done).await,
+            }
         }
         self.workers.free(&self.leased, self.rate_free_at).await
     }
 
+    /// Waits for what comes next.
+    async fn turn(&mut self, stopped: bool) -> Turn {
+        let wants_slot = self.wants_slot && !stopped;
+        if self.flights.is_empty() && !wants_slot {
+            return Turn::Ended(None);
+        }
+        let rate = self.rate_free_at.map(|at| {
+            let wait = at.millis().saturating_sub(self.workers.now().millis());
+            Duration::from_millis(u64::try_from(wait).unwrap_or(0))
+        });
+        let slots = Arc::clone(&self.workers.slots);
+        tokio::select! {
+            Some(first) = self.flights.join_next() => Turn::Ended(Some(first)),
+            Ok(slot) = slots.acquire_owned(), if wants_slot => Turn::Slot(slot),
+            () = tokio::time::sleep(rate.unwrap_or_default()), if rate.is_some() && !stopped => Turn::Rate,
+            () = tokio::time::sleep(LEASE / 3) => Turn::Renewal,
+        }
+    }
+
+    /// Another worker has taken the endpoint over, or it was deleted: results are not counted, and
+    /// nothing more is sent.
+    async fn leave(mut self, mut done: Vec<Flight>) -> Result<()> {
+        while let Some(flight) = self.flights.join_next().await {
+            done.extend(flight);
+        }
+        self.workers.too_late(done).await;
+        Ok(())
+    }
+
     /// Begins as many attempts as the endpoint allows at present.
     async fn launch(&mut self) -> Result<()> {
+        let slot = self.slot.take();
+        self.wants_slot = false;
         let endpoint = &self.leased.endpoint;
         let now = self.workers.now();
         let held = endpoint.held_until.is_some_and(|until| until > now);
         let most = self.workers.most_in_flight(endpoint);
+        self.rate_free_at = self.rate_free_at.filter(|at| *at > now);
         if held || self.rate_free_at.is_some() || self.under_way.len() >= most {
             return Ok(());
         }
@@ -177,7 +224,14 @@ impl Serving {
             endpoint.allowance_at,
             now,
         );
+        let mut free = slot;
         while self.under_way.len() < most && !self.queue.is_empty() {
+            // An attempt begins with a slot, so that it has the present address and secrets.
+            let slots = Arc::clone(&self.workers.slots);
+            let Some(slot) = free.take().or_else(|| slots.try_acquire_owned().ok()) else {
+                self.wants_slot = true;
+                break;
+            };
             if !bucket.take(now) {
                 self.rate_free_at = Some(bucket.free_at());
                 break;
@@ -187,8 +241,8 @@ impl Serving {
             };
             self.under_way.insert(delivery.id.clone());
             let (workers, secrets) = (Arc::clone(&self.workers), Arc::clone(&self.secrets));
-            self.flights
-                .spawn(workers.fly(endpoint.clone(), secrets, delivery, message));
+            let flight = workers.fly(endpoint.clone(), secrets, delivery, (message, slot));
+            self.flights.spawn(flight);
         }
         let (allowance, at) = bucket.stored();
         (endpoint.allowance, endpoint.allowance_at) = (allowance, Some(at));
@@ -231,6 +285,9 @@ impl Serving {
         if endpoint.sealed != self.leased.endpoint.sealed {
             self.secrets = self.workers.secrets(&endpoint)?;
         }
+        if endpoint.ordered != self.leased.endpoint.ordered {
+            self.queue.clear();
+        }
         let known = &self.leased.endpoint;
         // Attempts that are under way have taken of the rate, which is stored with their results.
         self.leased.endpoint = WebhookEndpoint {
@@ -251,20 +308,34 @@ impl Serving {
         Ok(renewed.await?.pop())
     }
 
-    /// Extends the lease and stores what the endpoint's attempts have changed in its record. Returns
-    /// the present record, as [`renew`](Self::renew).
-    async fn note(&self, cx: &Cx, all_succeeded: bool) -> Result<Option<WebhookEndpoint>> {
-        let (endpoint, records) = (&self.leased.endpoint, &self.workers.records);
-        if all_succeeded && let Some(at) = endpoint.allowance_at {
-            let (id, token) = (endpoint.id.as_str(), self.leased.token.as_str());
-            let (until, allowance) = (self.leased_until(), endpoint.allowance);
-            let succeeded = records
-                .endpoints
-                .succeed(cx, id, token, until, allowance, at);
-            return Ok(succeeded.await?.pop());
+    /// Extends the lease and stores what the attempts say of the endpoint in its record. Returns the
+    /// present record, as [`renew`](Self::renew), and why it must be disabled, if it must.
+    async fn note(
+        &self,
+        cx: &Cx,
+        done: &[Flight],
+        now: Timestamp,
+    ) -> Result<Option<(WebhookEndpoint, Option<DisabledReason>)>> {
+        let (known, workers) = (&self.leased.endpoint, &self.workers);
+        let endpoints = &workers.records.endpoints;
+        let all_succeeded = done.iter().all(|Flight { delivery, attempt }| {
+            attempt.is_success() && delivery.trigger != Trigger::Replay
+        });
+        if all_succeeded && let Some(at) = known.allowance_at {
+            let (id, token) = (known.id.as_str(), self.leased.token.as_str());
+            let (until, allowance) = (self.leased_until(), known.allowance);
+            let succeeded = endpoints.succeed(cx, id, token, until, allowance, at);
+            return Ok(succeeded.await?.pop().map(|endpoint| (endpoint, None)));
         }
-        if self.renew(cx).await?.is_none() {
+        // What a manager has reset meanwhile is not written again.
+        let Some(mut endpoint) = self.renew(cx).await? else {
             return Ok(None);
+        };
+        let mut disabled = None;
+        for Flight { delivery, attempt } in done {
+            let counts = delivery.trigger != Trigger::Replay;
+            let reason = note(&workers.config, &mut endpoint, (attempt, counts), now);
+            disabled = reason.or(disabled);
         }
         let patch = WebhookEndpointPatch {
             failing_since: Some(endpoint.failing_since),
@@ -273,14 +344,12 @@ impl Serving {
             consecutive_failures: Some(endpoint.consecutive_failures),
             blocked_in_a_row: Some(endpoint.blocked_in_a_row),
             held_until: Some(endpoint.held_until),
-            allowance: Some(endpoint.allowance),
-            allowance_at: Some(endpoint.allowance_at),
+            allowance: Some(known.allowance),
+            allowance_at: Some(known.allowance_at),
             ..WebhookEndpointPatch::default()
         };
-        let noted = records
-            .endpoints
-            .update(cx, endpoint.id.as_str(), patch, None);
-        noted.await.map(Some)
+        let noted = endpoints.update(cx, endpoint.id.as_str(), patch, None);
+        Ok(Some((noted.await?, disabled)))
     }
 
     fn leased_until(&self) -> Timestamp {
@@ -289,108 +358,21 @@ impl Serving {
     }
 
     /// Writes results, unless the lease was lost. Returns the present record, if it was not.
-    async fn settle(&mut self, done: &[Flight]) -> Result<Option<WebhookEndpoint>> {
-        let (workers, now) = (Arc::clone(&self.workers), self.workers.now());
-        let (mut outcomes, mut disabled) = (Vec::with_capacity(done.len()), None);
-        for Flight { delivery, attempt } in done {
-            let number = delivery.attempts + 1;
-            outcomes.push(outcome::next(
-                &workers.config,
-                delivery,
-                attempt,
-                number,
-                now,
-            ));
-            let endpoint = &mut self.leased.endpoint;
-            let of_schedule = delivery.trigger != Trigger::Replay;
-            let reason = note(&workers.config, endpoint, (attempt, of_schedule), now);
-            disabled = reason.or(disabled);
-        }
-        let succeeded = |Flight { delivery, attempt }: &Flight| {
-            attempt.is_success() && delivery.trigger != Trigger::Replay
-        };
-        let all_succeeded = done.iter().all(succeeded);
-        let settled = workers.cx();
-        let settled = settled.transaction(async |cx| {
-            let Some(mut endpoint) = self.note(cx, all_succeeded).await? else {
+    async fn settle(&self, done: &[Flight]) -> Result<Option<WebhookEndpoint>> {
+        let (workers, now) = (&self.workers, self.workers.now());
+        let cx = workers.cx();
+        let settled = cx.transaction(async |cx| {
+            let Some((mut endpoint, disabled)) = self.note(cx, done, now).await? else {
                 return Ok(None);
             };
-            for (flight, next) in done.iter().zip(&outcomes) {
-                workers
-                    .settle_one(cx, &endpoint, flight, (*next, now))
-                    .await?;
+            for flight in done {
+                workers.settle_one(cx, &endpoint, flight, now).await?;
             }
-            if let Some(reason) = disabled
-                && endpoint.status == EndpointStatus::Active
-            {
+            if let Some(reason) = disabled {
                 workers.disable(cx, &mut endpoint, reason).await?;
             }
             Ok(Some(endpoint))
         });
         settled.await
-    }
-}
-
-impl Workers {
-    async fn settle_one(
-        &self,
-        cx: &Cx,
-        endpoint: &WebhookEndpoint,
-        Flight { delivery, attempt }: &Flight,
-        (next, now): (Next, Timestamp),
-    ) -> Result<()> {
-        let number = delivery.attempts + 1;
-        self.records
-            .settle(cx, delivery, attempt, (number, next), now)
-            .await?;
-        let kept = later(now, ATTEMPTS_KEPT);
-        self.records
-            .record(cx, delivery, attempt, (number, delivery.trigger), kept)
-            .await?;
-        let (ended, trigger) = ((attempt.kind(), attempt.duration), delivery.trigger);
-        cx.after_commit(move || metrics::attempted(ended, trigger, next));
-        if next.status == DeliveryStatus::Dead {
-            self.announce_dead(cx, endpoint, delivery, next.reason)
-                .await?;
-        }
-        Ok(())
-    }
-
-    async fn disable(
-        &self,
-        cx: &Cx,
-        endpoint: &mut WebhookEndpoint,
-        reason: DisabledReason,
-    ) -> Result<()> {
-        cx.after_commit(move || metrics::disabled(reason));
-        self.announce_disabled(cx, endpoint, reason).await?;
-        self.records
-            .disable(cx, endpoint, reason, self.now())
-            .await?;
-        endpoint.status = EndpointStatus::Disabled;
-        Ok(())
-    }
-
-    /// Records attempts whose lease has ended: their results are not counted.
-    async fn too_late(&self, flights: Vec<Flight>) {
-        let (cx, now) = (self.cx(), self.now());
-        for Flight {
-            delivery,
-            mut attempt,
-        } in flights
-        {
-            metrics::too_late(delivery.trigger);
-            let text = "the lease ended during the attempt".to_owned();
-            attempt.error = Some((crate::entity::ErrorKind::LeaseLost, text));
-            let kept = later(now, ATTEMPTS_KEPT);
-            let number = (delivery.attempts + 1, delivery.trigger);
-            if let Err(error) = self
-                .records
-                .record(&cx, &delivery, &attempt, number, kept)
-                .await
-            {
-                tracing::warn!(%error, delivery = delivery.id, "a late attempt was not recorded");
-            }
-        }
     }
 }

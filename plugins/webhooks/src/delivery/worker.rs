@@ -33,7 +33,7 @@ pub(crate) struct Workers {
     pub(crate) config: WebhooksConfig,
     pub(crate) clock: Clock,
     /// Attempts of this process at the same time.
-    pub(crate) slots: Semaphore,
+    pub(crate) slots: Arc<Semaphore>,
     /// Wakes the worker after new deliveries.
     pub(crate) wake: Arc<Notify>,
 }

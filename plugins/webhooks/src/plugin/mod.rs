@@ -221,7 +221,7 @@ impl Webhooks {
             },
             keys,
             clock: Arc::clone(cx.clock()),
-            slots: Semaphore::new(self.config.workers),
+            slots: Arc::new(Semaphore::new(self.config.workers)),
             wake: Arc::new(Notify::new()),
             config: self.config.clone(),
         });

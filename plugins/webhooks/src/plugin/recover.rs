@@ -203,6 +203,8 @@ async fn chunk(
     if messages.is_empty() {
         return Ok(0);
     }
+    // It may have been paused or made active since the chunk before.
+    let endpoint = &records.lock(cx, &endpoint.id).await?;
     let ids: Vec<String> = messages.iter().map(|message| message.id.clone()).collect();
     let query = ListQuery::new()
         .filter(of_endpoint(endpoint).and(webhook_delivery::message_id.one_of(ids)))

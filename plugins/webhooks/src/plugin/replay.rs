@@ -72,19 +72,23 @@ async fn replay(place: Place, call: PluginCall) -> Result<Reply> {
         .await?;
     let endpoint = endpoint.ok_or_else(Error::not_found)?;
     refuse_replay(&delivery, &endpoint)?;
-    let (now, active) = (call.cx.now(), endpoint.status == EndpointStatus::Active);
-    let patch = WebhookDeliveryPatch {
-        status: Some(DeliveryStatus::Pending),
-        reason: Some((!active).then_some(DeliveryReason::EndpointDisabled)),
-        attempts: Some(0),
-        next_retry_at: Some(active.then_some(now)),
-        delivered_at: Some(None),
-        trigger: Some(Trigger::Replay),
-        ..WebhookDeliveryPatch::default()
-    };
+    let now = call.cx.now();
     audit::caller(&call)?
         .transaction(async |cx| {
             let id = delivery.id.as_str();
+            // Its status does not change before the commit.
+            let endpoint = records.lock(cx, &endpoint.id).await?;
+            refuse_replay(&delivery, &endpoint)?;
+            let active = endpoint.status == EndpointStatus::Active;
+            let patch = WebhookDeliveryPatch {
+                status: Some(DeliveryStatus::Pending),
+                reason: Some((!active).then_some(DeliveryReason::EndpointDisabled)),
+                attempts: Some(0),
+                next_retry_at: Some(active.then_some(now)),
+                delivered_at: Some(None),
+                trigger: Some(Trigger::Replay),
+                ..WebhookDeliveryPatch::default()
+            };
             let changed = records
                 .deliveries
                 .update(cx, id, patch, Some(delivery.version))

@@ -163,6 +163,14 @@ impl Bed {
         self.restarted_with(&[FIRST]).await
     }
 
+    /// Starts the app again on the same database, after a change of that.
+    pub async fn restarted_after(self, change: impl FnOnce()) -> Self {
+        let (ahead, folder) = (Arc::clone(&self.ahead), Arc::clone(&self.folder));
+        self.app.stop().await.unwrap();
+        change();
+        Self::on(folder, ahead, &[FIRST], |_| {}).await
+    }
+
     /// Starts the app again on the same database, with these data keys.
     pub async fn restarted_with(self, keys: &[DataKey]) -> Self {
         let (ahead, folder) = (Arc::clone(&self.ahead), Arc::clone(&self.folder));

@@ -280,7 +280,15 @@ async fn no_route_leads_to_a_lease_or_a_transition() {
     let (bed, receiver) = (Bed::start().await, Receiver::start().await);
     let made = bed.endpoint(&receiver.url(), json!({})).await;
     let id = made["id"].as_str().unwrap();
-    for path in ["lease", "renew", "free", "wake"] {
+    for path in [
+        "lease",
+        "renew",
+        "succeed",
+        "free",
+        "wake",
+        "begin-recovery",
+        "lock",
+    ] {
         for path in [
             format!("/webhooks/endpoints/{path}"),
             format!("/webhooks/endpoints/{id}/{path}"),
@@ -289,7 +297,7 @@ async fn no_route_leads_to_a_lease_or_a_transition() {
             assert!(matches!(status, 404 | 405), "{path}: {status}");
         }
     }
-    for path in ["cancel", "hold", "release"] {
+    for path in ["cancel", "hold", "release", "reset"] {
         let path = format!("/webhooks/deliveries/{path}");
         let status = bed.admin().post(&path, json!({})).await.unwrap().status();
         assert!(matches!(status, 404 | 405), "{path}: {status}");

@@ -11,6 +11,7 @@ mod endpoints;
 mod faults;
 mod lifecycle;
 mod metrics;
+mod races;
 mod reads;
 mod receiver;
 mod receivers;
