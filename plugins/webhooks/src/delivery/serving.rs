@@ -48,7 +48,7 @@ struct Serving {
 /// Why the loop goes on.
 enum Turn {
     /// An attempt has ended; `None` if none is under way.
-    Ended(Option<std::result::Result<Flight, JoinError>>),
+    Ended(Option<Box<std::result::Result<Flight, JoinError>>>),
     /// A slot is free.
     Slot(OwnedSemaphorePermit),
     /// The rate allows an attempt again.
@@ -139,7 +139,7 @@ impl Serving {
                 self.launch().await?;
             }
             let first = match self.turn(stopping).await {
-                Turn::Ended(Some(first)) => first,
+                Turn::Ended(Some(first)) => *first,
                 Turn::Ended(None) => break,
                 turn @ (Turn::Slot(_) | Turn::Rate | Turn::Renewal) => {
                     if let Turn::Slot(slot) = turn {
@@ -181,7 +181,7 @@ impl Serving {
         });
         let slots = Arc::clone(&self.workers.slots);
         tokio::select! {
-            Some(first) = self.flights.join_next() => Turn::Ended(Some(first)),
+            Some(first) = self.flights.join_next() => Turn::Ended(Some(Box::new(first))),
             Ok(slot) = slots.acquire_owned(), if wants_slot => Turn::Slot(slot),
             () = tokio::time::sleep(rate.unwrap_or_default()), if rate.is_some() && !stopped => Turn::Rate,
             () = tokio::time::sleep(LEASE / 3) => Turn::Renewal,
