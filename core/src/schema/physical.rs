@@ -1,6 +1,7 @@
 //! The physical model: tables with their columns, indexes and checks, as every store creates them.
 
 use crate::Value;
+use crate::entity::Kind;
 use crate::layout::shortened;
 
 /// A table.
@@ -50,6 +51,21 @@ pub enum ColumnKind {
     StringArray,
     /// JSON.
     Json,
+}
+
+impl ColumnKind {
+    /// The kind of a field whose decoding fits the values. Enums are texts.
+    pub fn decoded(&self) -> Kind {
+        match self {
+            Self::String | Self::Enum(_) => Kind::String,
+            Self::Boolean => Kind::Boolean,
+            Self::Integer => Kind::Integer,
+            Self::Number => Kind::Number,
+            Self::Date => Kind::Date,
+            Self::StringArray => Kind::StringArray,
+            Self::Json => Kind::Json,
+        }
+    }
 }
 
 /// An index.

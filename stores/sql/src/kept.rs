@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 
 use linchpin_core::entity::{EntityDesc, Kind, TransformError};
-use linchpin_core::schema::ColumnKind;
 use linchpin_core::store::Replaced;
 use linchpin_core::{Error, Result, Value, ValueRef};
 
@@ -37,7 +36,7 @@ impl Kept {
                 entity,
                 field,
                 columns: columns.clone(),
-                kind: kind_of(&columns.kind),
+                kind: columns.kind.decoded(),
                 at: entity.fields.len() + 2 * number,
             })
             .collect()
@@ -88,18 +87,5 @@ impl Kept {
     fn refused(&self, why: &str, error: &TransformError) -> Error {
         let name = self.entity.fields.get(self.field).map_or("?", |f| f.name);
         Error::schema_pending(format!("`{name}` of `{}` {why}: {error}", self.entity.name))
-    }
-}
-
-/// The kind whose decoding fits the values of a column.
-fn kind_of(kind: &ColumnKind) -> Kind {
-    match kind {
-        ColumnKind::String | ColumnKind::Enum(_) => Kind::String,
-        ColumnKind::Boolean => Kind::Boolean,
-        ColumnKind::Integer => Kind::Integer,
-        ColumnKind::Number => Kind::Number,
-        ColumnKind::Date => Kind::Date,
-        ColumnKind::StringArray => Kind::StringArray,
-        ColumnKind::Json => Kind::Json,
     }
 }

@@ -28,7 +28,7 @@ pub(super) fn cell(row: &PgRow, at: usize, kind: &ColumnKind) -> Result<Value> {
             SchemaError::new(SchemaFault::Other, "a sum is no whole number of 64 bits")
         });
     }
-    read(row, at, kind_of(kind)).map_err(other)
+    read(row, at, kind.decoded()).map_err(other)
 }
 
 /// A NUMERIC without decimals: the number of digits, the weight of the first one, the sign, the
@@ -54,20 +54,7 @@ fn whole_number(bytes: &[u8]) -> Option<i64> {
 pub(super) fn bind(values: &[Bound]) -> Result<sqlx::postgres::PgArguments> {
     let value = |(value, kind): &Bound| match (value, kind) {
         (Value::Int(i), ColumnKind::Number) => (Value::Float(*i as f64), Kind::Number),
-        (value, kind) => (value.clone(), kind_of(kind)),
+        (value, kind) => (value.clone(), kind.decoded()),
     };
     arguments(values.iter().map(value).collect()).map_err(other)
-}
-
-/// The kind of a value as the pool binds and reads it.
-fn kind_of(kind: &ColumnKind) -> Kind {
-    match kind {
-        ColumnKind::String | ColumnKind::Enum(_) => Kind::String,
-        ColumnKind::Boolean => Kind::Boolean,
-        ColumnKind::Integer => Kind::Integer,
-        ColumnKind::Number => Kind::Number,
-        ColumnKind::Date => Kind::Date,
-        ColumnKind::StringArray => Kind::StringArray,
-        ColumnKind::Json => Kind::Json,
-    }
 }
