@@ -113,11 +113,13 @@ pub(crate) const FREE_SENT: Operation<PushSubscription>;
 )]
 pub(crate) const WAKE: Operation<PushSubscription>;
 
-/// Holds all subscriptions of a push service.
+/// Holds the subscriptions of a push service that have messages to send before the end of the hold.
+/// The others are not written: there may be millions.
 #[operation(
     kind = "batch",
     action = "update",
-    filter = (origin == param(origin) && (held_until.is_none() || held_until < param(held_until))),
+    filter = (origin == param(origin) && status == SubscriptionStatus::Active
+        && due_at <= param(held_until) && (held_until.is_none() || held_until < param(held_until))),
     set(held_until = param(held_until)),
     route(disabled),
 )]

@@ -48,7 +48,8 @@ impl Priority {
     }
 }
 
-/// A message to all browsers of a user.
+/// A message to all browsers of a user, whatever tenant they subscribed in. So the ids of users must
+/// be unique in the whole app, as those of `linchpin-auth` are.
 ///
 /// ```
 /// use linchpin_push::{Priority, PushMessage};

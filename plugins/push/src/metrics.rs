@@ -15,6 +15,7 @@ pub(crate) fn attempted(attempt: Attempt) {
         Outcome::Dead(reason) => ("dead", reason.as_str()),
         Outcome::Again(_) => ("again", ""),
         Outcome::Held(_) => ("held", ""),
+        Outcome::Postponed(_) => ("postponed", ""),
     };
     counter!("linchpin_push_attempts_total", "result" => result, "reason" => reason).increment(1);
 }

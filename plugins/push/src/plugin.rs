@@ -18,7 +18,7 @@ use crate::crypto::Tokens;
 use crate::entity::{ENTITIES, push_subscription};
 use crate::queue::PushQueue;
 use crate::records::Records;
-use crate::sender::Sender;
+use crate::sender::{Origins, Sender};
 use crate::worker::Workers;
 use crate::{command, routes};
 
@@ -192,7 +192,7 @@ impl Push {
             sender: Sender {
                 client: self.client(cx)?,
                 tokens: Tokens::default(),
-                alarms: Mutex::default(),
+                origins: Origins::default(),
             },
             keys,
             config: self.config.clone(),

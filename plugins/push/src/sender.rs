@@ -29,8 +29,12 @@ const MOST_HOLD: Duration = Duration::from_hours(1);
 const ALARM: Duration = Duration::from_hours(1);
 /// How late a message may be that is sent now or never.
 const NOW: Duration = Duration::from_mins(1);
-/// The most push services whose refusals are remembered.
-const MOST_ALARMS: usize = 1_000;
+/// The most push services whose refusals and pauses are remembered.
+const MOST_ORIGINS: usize = 1_000;
+/// A pause that ends at most this much later than a known one is not new.
+const SAME_HOLD: Duration = Duration::from_secs(10);
+/// The pause after an error of the app itself.
+const POSTPONED: Duration = Duration::from_secs(30);
 
 /// What came of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,6 +47,15 @@ pub(crate) enum Outcome {
     Again(Timestamp),
     /// The push service must be left alone until this time. The attempt does not count.
     Held(Timestamp),
+    /// The app could not make the request. It tries again at this time; the attempt does not count.
+    Postponed(Timestamp),
+}
+
+impl Outcome {
+    /// Whether the attempt counts.
+    pub(crate) const fn counts(self) -> bool {
+        !matches!(self, Self::Held(_) | Self::Postponed(_))
+    }
 }
 
 /// A finished attempt.
@@ -57,7 +70,54 @@ pub(crate) struct Attempt {
 pub(crate) struct Sender {
     pub(crate) client: SafeClient,
     pub(crate) tokens: Tokens,
-    pub(crate) alarms: Mutex<HashMap<String, Timestamp>>,
+    pub(crate) origins: Origins,
+}
+
+/// What this process knows of push services, by scheme, host and port.
+#[derive(Default)]
+pub(crate) struct Origins {
+    /// When a refusal may be logged again.
+    alarms: Mutex<HashMap<String, Timestamp>>,
+    /// Until when a service is left alone.
+    holds: Mutex<HashMap<String, Timestamp>>,
+}
+
+impl Origins {
+    /// Until when a service is left alone.
+    fn held(&self, origin: &str, now: Timestamp) -> Option<Timestamp> {
+        let until = self.holds.lock().get(origin).copied();
+        until.filter(|until| *until > now)
+    }
+
+    /// Remembers a pause that a service asked for. Returns whether it is new, so that the rows of
+    /// the service must be written.
+    pub(crate) fn hold(&self, origin: &str, until: Timestamp) -> bool {
+        let mut holds = self.holds.lock();
+        if holds
+            .get(origin)
+            .is_some_and(|known| later(*known, SAME_HOLD) >= until)
+        {
+            return false;
+        }
+        if holds.len() >= MOST_ORIGINS {
+            holds.clear();
+        }
+        holds.insert(origin.to_owned(), until);
+        true
+    }
+
+    /// Whether a refusal of a service is logged now: once an hour.
+    fn is_told(&self, origin: &str, now: Timestamp) -> bool {
+        let mut alarms = self.alarms.lock();
+        if alarms.get(origin).is_some_and(|again| *again > now) {
+            return false;
+        }
+        if alarms.len() >= MOST_ORIGINS {
+            alarms.clear();
+        }
+        alarms.insert(origin.to_owned(), later(now, ALARM));
+        true
+    }
 }
 
 impl Sender {
@@ -72,6 +132,13 @@ impl Sender {
     ) -> Result<Attempt> {
         if is_expired(delivery, now) {
             return Ok(dead(DeliveryReason::Expired));
+        }
+        if let Some(until) = self.origins.held(&subscription.origin, now) {
+            let outcome = Outcome::Held(until);
+            return Ok(Attempt {
+                outcome,
+                status: None,
+            });
         }
         let Some(key) = config.key(&subscription.vapid_kid) else {
             return Ok(dead(DeliveryReason::Rejected));
@@ -134,14 +201,9 @@ impl Sender {
 
     /// Logs that a push service refuses the app, once an hour.
     fn alarm(&self, origin: &str, status: u16, now: Timestamp) {
-        let mut alarms = self.alarms.lock();
-        if alarms.get(origin).is_some_and(|again| *again > now) {
+        if !self.origins.is_told(origin, now) {
             return;
         }
-        if alarms.len() >= MOST_ALARMS {
-            alarms.clear();
-        }
-        alarms.insert(origin.to_owned(), later(now, ALARM));
         tracing::error!(
             alarm = "push.vapid.rejected",
             origin,
@@ -154,6 +216,14 @@ impl Sender {
 fn dead(reason: DeliveryReason) -> Attempt {
     Attempt {
         outcome: Outcome::Dead(reason),
+        status: None,
+    }
+}
+
+/// An attempt that an error of the app prevented.
+pub(crate) fn postponed(now: Timestamp) -> Attempt {
+    Attempt {
+        outcome: Outcome::Postponed(later(now, POSTPONED)),
         status: None,
     }
 }

@@ -3,14 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::try_join_all;
+use futures_util::future::join_all;
 use linchpin::http::{Clock, Credentials};
 use linchpin::seal::DataKeys;
-use linchpin::{BoxFuture, Code, Cx, Error, Result, Timestamp};
+use linchpin::{BoxFuture, Code, Cx, Result, Timestamp};
 use linchpin_worker::{Source, later};
 use tokio::sync::{Notify, watch};
 
 use crate::config::PushConfig;
+use crate::crypto::Receiver;
 use crate::entity::{
     DeliveryReason, DeliveryStatus, PushDelivery, PushDeliveryPatch, PushSubscription,
     SubscriptionStatus,
@@ -18,7 +19,7 @@ use crate::entity::{
 use crate::metrics;
 use crate::plugin::{Waiting, Wanted};
 use crate::records::{Records, receiver};
-use crate::sender::{Attempt, Outcome, Sender};
+use crate::sender::{Attempt, Outcome, Sender, postponed};
 
 /// How long a worker has a subscription: longer than the longest requests to it and the writes of
 /// their results.
@@ -105,26 +106,38 @@ impl Workers {
         if !self.may_send(&cx, &subscription).await? {
             return self.free(&leased, &subscription, Vec::new()).await;
         }
-        let receiver = match receiver(&self.keys, &subscription) {
-            Ok(receiver) => receiver,
-            Err(error) => return Err(error),
-        };
+        let receiver = receiver(&self.keys, &subscription)?;
         let attempts = due.iter().map(async |delivery| {
-            if !self.is_wanted(&cx, delivery).await? {
-                let outcome = Outcome::Dead(DeliveryReason::Suppressed);
-                return Ok::<_, Error>(Attempt {
-                    outcome,
-                    status: None,
-                });
-            }
-            let now = self.now();
-            self.sender
-                .send(&self.config, &subscription, &receiver, delivery, now)
-                .await
+            let attempt = self.attempt(&cx, &subscription, &receiver, delivery);
+            attempt.await.unwrap_or_else(|error| {
+                // The other messages are sent, and their results written.
+                tracing::warn!(%error, delivery = delivery.id, "a message to a browser is postponed");
+                postponed(self.now())
+            })
         });
-        let attempts = try_join_all(attempts).await?;
+        let attempts = join_all(attempts).await;
         let done = due.into_iter().zip(attempts).collect();
         self.free(&leased, &subscription, done).await
+    }
+
+    /// Sends a message, if it is still wanted.
+    async fn attempt(
+        &self,
+        cx: &Cx,
+        subscription: &PushSubscription,
+        receiver: &Receiver,
+        delivery: &PushDelivery,
+    ) -> Result<Attempt> {
+        if !self.is_wanted(cx, delivery).await? {
+            return Ok(Attempt {
+                outcome: Outcome::Dead(DeliveryReason::Suppressed),
+                status: None,
+            });
+        }
+        let now = self.now();
+        self.sender
+            .send(&self.config, subscription, receiver, delivery, now)
+            .await
     }
 
     /// Whether messages may be sent to a subscription now. One whose key or session has ended is
@@ -179,8 +192,7 @@ impl Workers {
             let freed = if done.iter().any(|(_, one)| one.outcome == Outcome::Sent) {
                 subscriptions.free_sent(cx, id, token).await?
             } else {
-                let counts = |one: &Attempt| !matches!(one.outcome, Outcome::Held(_));
-                let failures = done.iter().filter(|(_, one)| counts(one)).count();
+                let failures = done.iter().filter(|(_, one)| one.outcome.counts()).count();
                 let failures = i64::try_from(failures).unwrap_or(i64::MAX);
                 let count = subscription.failure_count.saturating_add(failures);
                 subscriptions.free(cx, id, token, count).await?
@@ -207,14 +219,15 @@ impl Workers {
                     _ => {}
                 }
             }
-            if let Some(until) = held {
-                subscriptions
-                    .hold(cx, subscription.origin.as_str(), until)
-                    .await?;
-            }
             if let Some(next) = self.records.next_due(cx, subscription).await? {
                 let due = held.map_or(next, |held| next.max(held));
                 subscriptions.wake(cx, vec![id.to_owned()], due).await?;
+            }
+            let origin = subscription.origin.as_str();
+            if let Some(until) = held
+                && self.sender.origins.hold(origin, until)
+            {
+                subscriptions.hold(cx, origin, until).await?;
             }
             Ok(())
         })
@@ -223,7 +236,7 @@ impl Workers {
 
     /// Writes the result of an attempt.
     async fn write(&self, cx: &Cx, delivery: &PushDelivery, attempt: Attempt) -> Result<()> {
-        let counted = !matches!(attempt.outcome, Outcome::Held(_));
+        let counted = attempt.outcome.counts();
         let mut patch = PushDeliveryPatch {
             attempts: counted.then_some(delivery.attempts + 1),
             provider_status: attempt.status.map(|status| Some(i64::from(status))),
@@ -246,7 +259,7 @@ impl Workers {
                 patch.status = Some(DeliveryStatus::Failed);
                 patch.next_retry_at = Some(Some(at));
             }
-            Outcome::Held(at) => patch.next_retry_at = Some(Some(at)),
+            Outcome::Held(at) | Outcome::Postponed(at) => patch.next_retry_at = Some(Some(at)),
         }
         let written =
             self.records

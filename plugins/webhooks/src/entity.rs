@@ -157,12 +157,14 @@ pub struct WebhookEndpoint {
     pub updated_at: Option<Timestamp>,
 }
 
-/// Leases endpoints with due deliveries, those that wait longest first.
+/// Leases endpoints with due deliveries, those that wait longest first. `busy` are tenants with as
+/// many endpoints under way as the process serves.
 #[operation(
     kind = "batch",
     action = "update",
     filter = (status == EndpointStatus::Active && due_at <= now()
-        && (lease_until.is_none() || lease_until <= now())),
+        && (lease_until.is_none() || lease_until <= now())
+        && tenant_id.none_of(param(busy))),
     set(lease_token = param(lease_token), lease_until = param(lease_until)),
     limit = 8,
     sort = asc(due_at),

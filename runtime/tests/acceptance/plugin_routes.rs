@@ -5,7 +5,8 @@
 
 use linchpin::entity::{FieldDesc, Kind};
 use linchpin::http::{
-    AnswerDesc, Nothing, Partial, PluginCall, PluginRoute, Reply as Answer, Route, RouteInput,
+    AnswerDesc, Nothing, Partial, PluginCall, PluginRoute, RawBody, Reply as Answer, Route,
+    RouteInput,
 };
 use linchpin::{Code, Embedded, Plugin};
 use serde_json::json;
@@ -72,6 +73,11 @@ static FORM: Route<Nothing> = shared(Route::post("form", "form"))
     .lenient()
     .answers(&[AnswerDesc::of::<Greeting>(200, "The greeting.")]);
 
+static RAW: Route<RawBody> = shared(Route::post("raw", "raw/{want}"))
+    .doc("Returns the body in hexadecimal digits, or does not read it.")
+    .public()
+    .answers(&[AnswerDesc::of::<Greeting>(200, "The bytes.")]);
+
 static HOURS: Route<Nothing> = Route::get("hours", "hours")
     .of("greeter")
     .headers(&[("cache-control", "max-age=300")])
@@ -123,6 +129,13 @@ impl Plugin for Greeter {
                         note: None,
                     },
                 )
+            }),
+            RAW.bind("/hello", |call: PluginCall, body: RawBody| async move {
+                if call.param(0) == "unread" {
+                    return Answer::empty(204);
+                }
+                let text = format!("{:x?}", &*body.read().await?);
+                Answer::json(200, &Greeting { text, note: None })
             }),
             FORM.bind("/hello", |call: PluginCall, _| async move {
                 let text = format!(
@@ -368,6 +381,31 @@ async fn a_form_is_read_as_parameters() {
         form["parameters"].is_null() && form["requestBody"]["required"] == true,
         "{form}"
     );
+}
+
+#[tokio::test]
+async fn a_raw_body_is_the_bytes_that_were_sent() {
+    let server = server().await;
+    for (kind, body) in [
+        ("application/json", "{bad"),
+        ("application/octet-stream", "\0\u{1f40b}"),
+        ("", ""),
+    ] {
+        let headers = [("content-type", kind)];
+        let headers = if kind.is_empty() { &[][..] } else { &headers };
+        let reply = server.raw("POST", "/hello/raw/read", headers, body).await;
+        let text = format!("{:x?}", body.as_bytes());
+        assert_eq!(reply.json()["text"], text, "{body}");
+    }
+    let long = "x".repeat(600);
+    let refused = server.raw("POST", "/hello/raw/read", &[], &long).await;
+    assert_eq!(refused.code(), (413, "body_too_large"));
+    // A body that the function does not read is discarded, whatever its length is.
+    let unread = server.raw("POST", "/hello/raw/unread", &[], &long).await;
+    assert_eq!(unread.status, 204);
+    let document = server.get("/openapi.json").await.json();
+    let raw = &document["paths"]["/hello/raw/{want}"]["post"];
+    assert_eq!(raw["requestBody"]["content"], json!({ "*/*": {} }));
 }
 
 #[tokio::test]

@@ -23,12 +23,13 @@ use axum::http::{HeaderValue, Response};
 use axum::response::IntoResponse;
 use bytes::Bytes;
 use http_body_util::Limited;
+use parking_lot::Mutex;
 use tower_service::Service;
 
 use super::auth::{Origin, Resolution};
 use super::endpoint::Action;
 use super::mounted::{EntityPlan, Plan, Target};
-use super::plugin_routes::PluginRoutePlan;
+use super::plugin_routes::{PluginRoutePlan, RawBody};
 use super::related::RelatedRequest;
 use super::request::{EntityRequest, Request};
 use super::request_id::RequestId;
@@ -358,15 +359,28 @@ async fn plugin_route(
     body: &mut Body,
     cx: Cx,
 ) -> Result<Response<Body>> {
-    let takes = plan.takes_body() && !body.is_end_stream();
+    let (max, room) = (request.mounted.max_body, &request.app.room);
     let limit = request.mounted.endpoint.policy.timeout;
-    let bytes = if takes {
-        let max = request.mounted.max_body;
-        body::read(std::mem::take(body), max, limit, &request.app.room).await?
+    let answer = if plan.is_raw() {
+        let shared = Arc::new(Mutex::new(std::mem::take(body)));
+        let raw = RawBody {
+            body: Arc::clone(&shared),
+            max,
+            limit,
+            room: room.clone(),
+        };
+        let answer = plan.run(request, cx, b"", Some(raw)).await;
+        *body = std::mem::take(&mut *shared.lock());
+        answer
     } else {
-        Bytes::new()
+        let takes = plan.takes_body() && !body.is_end_stream();
+        let bytes = if takes {
+            body::read(std::mem::take(body), max, limit, room).await?
+        } else {
+            Bytes::new()
+        };
+        plan.run(request, cx, &bytes, None).await
     };
-    let answer = plan.run(request, cx, &bytes).await;
     if !body.is_end_stream() {
         body::drain(body).await;
     }

@@ -85,8 +85,8 @@ pub(crate) use operation::PageKey;
 pub use overrides::{Inputs, Override, OverrideCall};
 pub use path_guard::{PathGuard, RouteGuard, guard, require_role};
 pub use plugin_routes::{
-    AnswerDesc, Nothing, Partial, PluginCall, PluginRoute, Reply, Route, RouteDesc, RouteInput,
-    Socket, Transport, Upgrade,
+    AnswerDesc, Nothing, Partial, PluginCall, PluginRoute, RawBody, Reply, Route, RouteBody,
+    RouteDesc, RouteInput, Socket, Transport, Upgrade,
 };
 pub(crate) use plugin_routes::{SocketSlot, SocketTask, UPGRADE_REQUIRED, UnreadLimit};
 pub use rate::{Caller, RateKey, RateReply, RateStore, RateVerdict, RatesInProcess};

@@ -223,6 +223,7 @@ fn codes(endpoint: &Endpoint) -> Vec<Code> {
                 .flat_map(|_| [Code::MalformedJson, Code::UnsupportedMediaType]),
         );
         out.extend(desc.form.then_some(Code::UnsupportedMediaType));
+        out.extend(desc.raw.then_some(Code::MalformedJson));
         out.extend(matches!(desc.transport, Transport::Upgrade(_)).then_some(UPGRADE_REQUIRED));
         return out;
     }

@@ -25,6 +25,10 @@ pub(super) fn request_body(desc: &RouteDesc, components: &mut Components) -> Opt
             json!({ "required": required, "content": { "application/x-www-form-urlencoded": { "schema": object.finish() } } }),
         );
     }
+    if desc.raw {
+        // Of any media type, and not always text.
+        return Some(json!({ "required": false, "content": { "*/*": {} } }));
+    }
     desc.body?;
     let fields = desc.body_fields();
     let mut object = Object::new(fields.iter(), schema::input);

@@ -14,6 +14,8 @@ use linchpin::{Actor, ActorKind, Cx, JwtAuth, Running};
 use linchpin_push::{Push, PushConfig, PushMessage, PushQueue, VapidKey};
 use serde_json::{Value as Json, json};
 
+use crate::server;
+
 const SECRET: &str = "a signing secret for tests of at least 32 bytes";
 const DATA_KEY: (&str, &str) = ("first", "MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE");
 
@@ -55,6 +57,8 @@ pub struct Bed {
     /// Milliseconds by which the clock of the app is ahead.
     ahead: Arc<AtomicI64>,
     folder: Arc<tempfile::TempDir>,
+    /// The URL of the database, if it is not the file in the folder.
+    database: Option<String>,
     pub keys: Vec<VapidKey>,
 }
 
@@ -107,7 +111,11 @@ impl Bed {
     pub async fn at(database: &str) -> Self {
         let folder = Arc::new(tempfile::tempdir().unwrap());
         let keys = vec![VapidKey::generate()];
-        Self::of((database, folder), Arc::default(), keys, |push| push).await
+        let bed = Self::of((database, folder), Arc::default(), keys, |push| push).await;
+        Self {
+            database: Some(database.to_owned()),
+            ..bed
+        }
     }
 
     async fn of(
@@ -147,8 +155,38 @@ impl Bed {
             app,
             ahead,
             folder,
+            database: None,
             keys,
         }
+    }
+
+    /// Waits until no worker has a subscription: the results of all requests are written.
+    pub async fn until_idle(&self) {
+        let sql = "select count(*), '' from push_push_subscriptions where lease_token is not null";
+        for _ in 0..2_000 {
+            let leases = match self.database.as_deref() {
+                None => {
+                    let connection = rusqlite::Connection::open(self.folder.path().join("app.db"));
+                    let connection = connection.unwrap();
+                    connection.busy_timeout(Duration::from_secs(10)).unwrap();
+                    connection.query_row(sql, [], |row| row.get(0)).unwrap()
+                }
+                Some(url) if url.starts_with("postgres:") => {
+                    let count = |count: String| count.parse::<i64>().unwrap();
+                    server::rows(url, sql, |leases, _| count(leases))[0]
+                }
+                // Nobody else sees its records. It writes them at once, and never waits.
+                Some(_) => {
+                    tokio::time::sleep(Duration::from_millis(200)).await;
+                    0
+                }
+            };
+            if leases == 0 {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        panic!("a worker does not end");
     }
 
     /// Moves the clock of the app on.

@@ -288,6 +288,39 @@ async fn a_message_that_is_not_wanted_any_more_is_not_sent() {
 }
 
 #[tokio::test]
+async fn an_error_of_the_app_postpones_one_message_and_no_other() {
+    let fails = Arc::new(AtomicBool::new(true));
+    let asked = Arc::clone(&fails);
+    let bed = Bed::with(|push| {
+        push.wanted(move |_, waiting| {
+            let fails = asked.load(Ordering::Relaxed) && waiting.notification_id.is_some();
+            async move {
+                match fails {
+                    true => Err(linchpin::Error::internal("no answer")),
+                    false => Ok(true),
+                }
+            }
+        })
+    })
+    .await;
+    let service = Receiver::start().await;
+    bed.subscribe("ada", &Browser::new(), &service.url()).await;
+    let at = linchpin_worker::later(bed.now(), Duration::from_secs(5));
+    bed.send(&order().notification("n1").at(at)).await;
+    bed.send(&order().at(at)).await;
+    bed.advance(Duration::from_secs(6));
+    bed.until("ada", "sent").await;
+    bed.until_idle().await;
+    let postponed = &bed.deliveries("ada")[1];
+    assert_eq!(postponed["status"], "pending");
+    assert_eq!(postponed["attempts"], 0);
+    assert_eq!(service.count(), 1);
+    fails.store(false, Ordering::Relaxed);
+    bed.advance(Duration::from_secs(31));
+    service.until(2).await;
+}
+
+#[tokio::test]
 async fn a_message_that_is_too_long_is_dead_at_once() {
     let (bed, service, _) = start().await;
     bed.send(&PushMessage::new("ada", "x".repeat(5_000))).await;

@@ -24,11 +24,11 @@ async fn the_life_of_a_message_on_postgres() {
     the_life_of_a_message(Bed::at(&server::fresh_url()).await).await;
 }
 
-/// Moves the clock on until so many requests have arrived. A result is written after its request, and
-/// before the clock moves: else the lease of the request would end.
+/// Moves the clock on until so many requests have arrived. The results of those before are written
+/// first: else the leases would end, and the messages would be sent again.
 async fn later(bed: &Bed, service: &Receiver, step: Duration, count: usize) {
     for _ in 0..50 {
-        tokio::time::sleep(Duration::from_millis(200)).await;
+        bed.until_idle().await;
         bed.advance(step);
         for _ in 0..40 {
             if service.count() >= count {

@@ -5,11 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use linchpin::{Cx, Error, Result, Timestamp};
-use tokio::sync::{OwnedSemaphorePermit, watch};
+use tokio::sync::watch;
 use tokio::task::{JoinError, JoinSet};
 
 use super::attempt::{Attempt, Content, timeout_of};
 use super::outcome::{later, note};
+use super::slots::Slot;
 use super::throttle::Bucket;
 use super::worker::{BEYOND, LEASE, Leased, Workers};
 use crate::entity::{
@@ -42,7 +43,7 @@ struct Serving {
     rate_free_at: Option<Timestamp>,
     /// Whether an attempt waits for a slot of the process.
     wants_slot: bool,
-    slot: Option<OwnedSemaphorePermit>,
+    slot: Option<Slot>,
 }
 
 /// Why the loop goes on.
@@ -50,7 +51,7 @@ enum Turn {
     /// An attempt has ended; `None` if none is under way.
     Ended(Option<Box<std::result::Result<Flight, JoinError>>>),
     /// A slot is free.
-    Slot(OwnedSemaphorePermit),
+    Slot(Slot),
     /// The rate allows an attempt again.
     Rate,
     /// The lease must be extended.
@@ -108,7 +109,7 @@ impl Workers {
         endpoint: WebhookEndpoint,
         secrets: Arc<Secrets>,
         delivery: WebhookDelivery,
-        (message, slot): (WebhookMessage, OwnedSemaphorePermit),
+        (message, slot): (WebhookMessage, Slot),
     ) -> Flight {
         let content = Content {
             message: &message.id,
@@ -180,9 +181,10 @@ impl Serving {
             Duration::from_millis(u64::try_from(wait).unwrap_or(0))
         });
         let slots = Arc::clone(&self.workers.slots);
+        let tenant = self.leased.endpoint.tenant_id.as_deref();
         tokio::select! {
             Some(first) = self.flights.join_next() => Turn::Ended(Some(Box::new(first))),
-            Ok(slot) = slots.acquire_owned(), if wants_slot => Turn::Slot(slot),
+            Some(slot) = slots.take(tenant), if wants_slot => Turn::Slot(slot),
             () = tokio::time::sleep(rate.unwrap_or_default()), if rate.is_some() && !stopped => Turn::Rate,
             () = tokio::time::sleep(LEASE / 3) => Turn::Renewal,
         }
@@ -227,8 +229,8 @@ impl Serving {
         let mut free = slot;
         while self.under_way.len() < most && !self.queue.is_empty() {
             // An attempt begins with a slot, so that it has the present address and secrets.
-            let slots = Arc::clone(&self.workers.slots);
-            let Some(slot) = free.take().or_else(|| slots.try_acquire_owned().ok()) else {
+            let try_take = || self.workers.slots.try_take(endpoint.tenant_id.as_deref());
+            let Some(slot) = free.take().or_else(try_take) else {
                 self.wants_slot = true;
                 break;
             };

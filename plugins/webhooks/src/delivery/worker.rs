@@ -10,11 +10,12 @@ use linchpin::http::Clock;
 use linchpin::seal::DataKeys;
 use linchpin::{BoxFuture, Cx, Error, Result, Timestamp};
 use linchpin_worker::Source;
-use tokio::sync::{Notify, Semaphore, watch};
+use tokio::sync::{Notify, watch};
 
 use super::attempt::Sender;
 use super::flight::Records;
 use super::outcome::later;
+use super::slots::{Served, Slots};
 use crate::entity::WebhookEndpoint;
 use crate::plugin::WebhooksConfig;
 
@@ -32,8 +33,8 @@ pub(crate) struct Workers {
     pub(crate) keys: Arc<DataKeys>,
     pub(crate) config: WebhooksConfig,
     pub(crate) clock: Clock,
-    /// Attempts of this process at the same time.
-    pub(crate) slots: Arc<Semaphore>,
+    /// Attempts and endpoints of this process at the same time.
+    pub(crate) slots: Arc<Slots>,
     /// Wakes the worker after new deliveries.
     pub(crate) wake: Arc<Notify>,
 }
@@ -42,6 +43,8 @@ pub(crate) struct Workers {
 pub(crate) struct Leased {
     pub(super) endpoint: WebhookEndpoint,
     pub(super) token: String,
+    /// Counts the endpoint until the service has ended.
+    _served: Served,
 }
 
 impl Source for Workers {
@@ -52,7 +55,7 @@ impl Source for Workers {
     }
 
     fn at_once(&self) -> usize {
-        self.config.workers
+        self.slots.most_served()
     }
 
     fn claim(&self) -> BoxFuture<'_, Result<Vec<Leased>>> {
@@ -84,9 +87,10 @@ impl Workers {
         let endpoints = self
             .records
             .endpoints
-            .lease(&self.cx(), token.clone(), until)
+            .lease(&self.cx(), self.slots.full(), token.clone(), until)
             .await?;
         let leased = endpoints.into_iter().map(|endpoint| Leased {
+            _served: self.slots.serve(endpoint.tenant_id.as_deref()),
             endpoint,
             token: token.clone(),
         });

@@ -1,13 +1,11 @@
 //! The plugin that receives webhooks.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
-use linchpin::axum::routing::post;
-use linchpin::http::RateStore;
+use linchpin::http::{PluginRoute, RateStore};
 use linchpin::{BoxFuture, Error, Package, Plugin, PostCx, Problem, Result, RoutesCx};
-use parking_lot::Mutex;
 
 use super::entity::RECEIVED;
 use super::receive::Receiver;
@@ -52,7 +50,6 @@ use super::verify::Verifier;
 pub struct Inbound {
     providers: Vec<(String, Verifier, Option<Handler>)>,
     rates: Arc<OnceLock<Arc<dyn RateStore>>>,
-    handlers: Mutex<HashMap<String, Handler>>,
 }
 
 impl fmt::Debug for Inbound {
@@ -128,30 +125,25 @@ impl Plugin for Inbound {
         &PACKAGES
     }
 
-    fn setup_routes<'a>(&'a self, cx: &'a mut RoutesCx) -> BoxFuture<'a, Result<()>> {
+    fn routes(&self) -> Vec<PluginRoute> {
+        let verifiers = self.providers.iter();
+        let receiver = Receiver {
+            providers: verifiers
+                .map(|(name, verifier, _)| (name.clone(), verifier.clone()))
+                .collect(),
+            rates: Arc::clone(&self.rates),
+        };
+        vec![receiver.route()]
+    }
+
+    fn setup_routes<'a>(&'a self, _: &'a mut RoutesCx) -> BoxFuture<'a, Result<()>> {
+        let problems = self.problems();
         Box::pin(async {
-            let problems = self.problems();
-            if !problems.is_empty() {
-                return Err(Error::validation(problems));
+            if problems.is_empty() {
+                Ok(())
+            } else {
+                Err(Error::validation(problems))
             }
-            let handlers = self.providers.iter().filter_map(|(name, _, handler)| {
-                handler.clone().map(|handler| (name.clone(), handler))
-            });
-            *self.handlers.lock() = handlers.collect();
-            let verifiers = self.providers.iter();
-            let receiver = Arc::new(Receiver {
-                providers: verifiers
-                    .map(|(name, verifier, _)| (name.clone(), verifier.clone()))
-                    .collect(),
-                adapters: cx.adapters().clone(),
-                rates: Arc::clone(&self.rates),
-            });
-            let run = move |path, request| {
-                let receiver = Arc::clone(&receiver);
-                async move { receiver.answer(path, request).await }
-            };
-            cx.route("/webhooks/inbound/{provider}", post(run));
-            Ok(())
         })
     }
 
@@ -160,9 +152,11 @@ impl Plugin for Inbound {
             self.rates
                 .set(Arc::clone(cx.rate_store()))
                 .map_err(|_| Error::internal("the plugin was set up twice"))?;
-            let handlers = std::mem::take(&mut *self.handlers.lock());
+            let handlers = self.providers.iter().filter_map(|(name, _, handler)| {
+                handler.clone().map(|handler| (name.clone(), handler))
+            });
             let sink = Sink {
-                handlers,
+                handlers: handlers.collect(),
                 adapters: cx.adapters().clone(),
             };
             cx.registrar().event_sink(CONSUMER, sink);

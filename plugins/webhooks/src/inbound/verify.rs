@@ -128,6 +128,9 @@ pub struct Verified {
     pub message_id: String,
 }
 
+/// The error of a request without a valid signature.
+pub(super) const INVALID: Code = Code::Other(400, "invalid_signature");
+
 /// The signature is missing, wrong or stale. The sender does not learn which.
 ///
 /// It converts to the error 400 `invalid_signature`.
@@ -137,7 +140,7 @@ pub struct InvalidSignature;
 
 impl From<InvalidSignature> for Error {
     fn from(invalid: InvalidSignature) -> Self {
-        Self::new(Code::Other(400, "invalid_signature"), invalid.to_string())
+        Self::new(INVALID, invalid.to_string())
     }
 }
 

@@ -35,7 +35,8 @@ pub struct WebhooksConfig {
     /// `disable_after`: an endpoint that fails for so long without one success is disabled. The
     /// default is 5 days.
     pub disable_after: Duration,
-    /// `workers`: the most attempts of this process at the same time. The default is 32.
+    /// `workers`: the most attempts of this process at the same time. One endpoint, and all endpoints
+    /// of one tenant together, take at most half of them. The default is 32.
     pub workers: usize,
     /// `retention`: how long messages and deliveries are kept. The default is 90 days.
     pub retention: Duration,

@@ -23,12 +23,12 @@ use linchpin::{
 use linchpin_safe_client::{Resolve, SafeClient, Settings};
 use linchpin_worker::Worker;
 use parking_lot::Mutex;
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::Notify;
 
 pub use self::config::WebhooksConfig;
 pub(crate) use self::routes::MOUNT;
 use crate::catalogue::Catalogue;
-use crate::delivery::{Records, Sender, Workers};
+use crate::delivery::{Records, Sender, Slots, Workers};
 use crate::entity::{ENTITIES, webhook_endpoint};
 use crate::event_types::EventType;
 use crate::intake::{CONSUMER, Intake};
@@ -221,7 +221,7 @@ impl Webhooks {
             },
             keys,
             clock: Arc::clone(cx.clock()),
-            slots: Arc::new(Semaphore::new(self.config.workers)),
+            slots: Arc::new(Slots::new(self.config.workers)),
             wake: Arc::new(Notify::new()),
             config: self.config.clone(),
         });

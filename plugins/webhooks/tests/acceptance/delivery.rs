@@ -6,6 +6,7 @@ use std::time::Duration;
 use aws_lc_rs::hmac;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use linchpin_webhooks::WebhooksConfig;
 use serde_json::{Value as Json, json};
 
 use crate::bed::Bed;
@@ -334,6 +335,39 @@ async fn a_slow_endpoint_does_not_delay_others() {
     assert!(
         slow.most_at_once() <= 16,
         "one endpoint takes at most half of the slots"
+    );
+}
+
+#[tokio::test]
+async fn a_tenant_with_many_slow_endpoints_does_not_delay_others() {
+    let slots = |config: &mut WebhooksConfig| config.workers = 4;
+    let (bed, slow, fast) = (
+        Bed::with(slots).await,
+        Receiver::start().await,
+        Receiver::start().await,
+    );
+    slow.always(Plan::Late(Duration::from_mins(10), 200));
+    let theirs = bed.caller(Some("t2"), "admin");
+    for n in 0..40 {
+        let url = format!("{}/{n}", slow.url());
+        let body = json!({ "url": url, "events": ["*"] });
+        let made = theirs.post("/webhooks/endpoints", body).await.unwrap();
+        assert_eq!(made.status(), 201, "{:?}", made.text());
+    }
+    for n in 0..4 {
+        let body = json!({ "title": n.to_string() });
+        assert_eq!(theirs.post("/orders", body).await.unwrap().status(), 201);
+    }
+    slow.until(2).await;
+    bed.endpoint(&fast.url(), json!({})).await;
+    for n in 0..4 {
+        bed.order(&n.to_string()).await;
+    }
+    fast.until(4).await;
+    assert_eq!(
+        slow.most_at_once(),
+        2,
+        "a tenant takes at most half of the slots"
     );
 }
 

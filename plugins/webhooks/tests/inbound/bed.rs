@@ -126,6 +126,13 @@ impl Bed {
         self.send(provider, headers, body, false).await
     }
 
+    /// The API document of the app.
+    pub async fn document(&self) -> Json {
+        let client = linchpin::testing::Client::new(&self.app);
+        let answer = client.get("/openapi.json").await.unwrap();
+        answer.json().unwrap()
+    }
+
     /// Sends a request, and returns the status and the body, with the header `retry-after`.
     pub async fn send(
         &self,

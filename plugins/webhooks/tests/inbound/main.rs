@@ -137,6 +137,32 @@ async fn the_101st_request_in_a_minute_waits() {
 }
 
 #[tokio::test]
+async fn other_credentials_and_parameters_of_a_request_do_not_matter() {
+    let bed = Bed::start().await;
+    let mut headers = signed("msg_1", now(), "{}");
+    headers.push(("authorization", "Bearer nothing".to_owned()));
+    headers.push(("cookie", "__Host-session=nothing".to_owned()));
+    headers.push(("origin", "https://elsewhere.example".to_owned()));
+    let answer = bed
+        .post("billing?source=test&source=b", &headers, "{}")
+        .await;
+    assert_eq!(answer, (200, received()));
+}
+
+#[tokio::test]
+async fn the_route_is_in_the_document() {
+    let bed = Bed::start().await;
+    let document = bed.document().await;
+    let route = &document["paths"]["/webhooks/inbound/{provider}"]["post"];
+    assert_eq!(route["operationId"], "webhooks_receive");
+    assert_eq!(route["security"], json!([]));
+    assert_eq!(route["requestBody"]["content"], json!({ "*/*": {} }));
+    for status in ["200", "400", "404", "413", "429", "503"] {
+        assert!(route["responses"][status].is_object(), "{status}: {route}");
+    }
+}
+
+#[tokio::test]
 async fn a_message_without_an_event_is_not_taken() {
     let mut bed = Bed::start().await;
     let headers = signed("msg_1", now(), "{}");

@@ -4,7 +4,7 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use super::{PluginCall, Reply, RouteInput};
+use super::{PluginCall, Reply, RouteBody, RouteInput};
 use crate::entity::{EntityDesc, FieldDesc, SourceLine};
 use crate::http::{AuthDesc, GuardDesc, PolicyDesc, path};
 use crate::operation::{CustomOutput, Method, Shape, Whole};
@@ -29,6 +29,8 @@ pub struct RouteDesc {
     pub body: Option<&'static EntityDesc>,
     /// Whether the body contains changes, so that members may be omitted.
     pub partial: bool,
+    /// Whether the function reads the body itself, whatever its bytes are: [`RawBody`](super::RawBody).
+    pub raw: bool,
     /// The query parameters. Optional ones may be omitted.
     pub query: &'static [FieldDesc],
     /// Whether the parameters are a form in the body instead of the query.
@@ -169,6 +171,7 @@ impl<I: RouteInput> Route<I> {
             policy: PolicyDesc::INHERIT,
             body: I::BODY,
             partial: I::PARTIAL,
+            raw: I::RAW,
             query: &[],
             form: false,
             lenient: false,
@@ -359,7 +362,7 @@ impl<I: RouteInput> Route<I> {
     {
         let run: PluginHandler =
             Arc::new(
-                move |call: PluginCall, body: Option<String>| match I::read(body) {
+                move |call: PluginCall, body: RouteBody| match I::read(body) {
                     Ok(input) => Box::pin(run(call, input)),
                     Err(error) => Box::pin(std::future::ready(Err(error))),
                 },
@@ -372,9 +375,9 @@ impl<I: RouteInput> Route<I> {
     }
 }
 
-/// The function of a route: it gets the call, and the body as valid JSON.
+/// The function of a route: it gets the call, and what the server passes on of the body.
 pub(crate) type PluginHandler =
-    Arc<dyn Fn(PluginCall, Option<String>) -> BoxFuture<'static, Result<Reply>> + Send + Sync>;
+    Arc<dyn Fn(PluginCall, RouteBody) -> BoxFuture<'static, Result<Reply>> + Send + Sync>;
 
 /// A route of a plugin, ready to be mounted.
 #[derive(Clone)]

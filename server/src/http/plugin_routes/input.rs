@@ -6,22 +6,36 @@ use std::marker::PhantomData;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use super::RawBody;
 use crate::entity::{Embedded, EntityDesc, FieldDesc, Kind};
 use crate::{Error, Result};
 
-/// The body of a plugin route: [`Nothing`], a `#[derive(Embedded)]` struct, or [`Partial`] changes
-/// of one.
+/// What the server passes on of the body of a request.
+#[derive(Debug)]
+pub enum RouteBody {
+    /// No body: the route takes none, or takes a form.
+    None,
+    /// Valid JSON of the declared type.
+    Json(String),
+    /// A body that has not been read.
+    Raw(RawBody),
+}
+
+/// The body of a plugin route: [`Nothing`], a `#[derive(Embedded)]` struct, [`Partial`] changes of
+/// one, or [`RawBody`].
 pub trait RouteInput: Sized + Send + 'static {
     /// How it is read.
     const BODY: Option<&'static EntityDesc>;
     /// Whether members may be omitted.
     const PARTIAL: bool = false;
+    /// Whether the function reads the body itself, whatever its bytes are.
+    const RAW: bool = false;
 
-    /// Creates the value from a valid body.
+    /// Creates the value from a body that the server has accepted.
     ///
     /// # Errors
-    /// `internal` when it has another form, which reading it rules out.
-    fn read(body: Option<String>) -> Result<Self>;
+    /// `internal` when it has another form, which the server rules out.
+    fn read(body: RouteBody) -> Result<Self>;
 }
 
 impl<T: Embedded + Send + 'static> RouteInput for T {
@@ -34,8 +48,18 @@ impl<T: Embedded + Send + 'static> RouteInput for T {
             &[FieldDesc::new("", "", "", Kind::Items(T::FIELDS), false)],
         ));
 
-    fn read(body: Option<String>) -> Result<Self> {
-        serde_json::from_str(&body.unwrap_or_default()).map_err(Error::internal)
+    fn read(body: RouteBody) -> Result<Self> {
+        serde_json::from_str(&body.json()?).map_err(Error::internal)
+    }
+}
+
+impl RouteBody {
+    /// The JSON.
+    fn json(self) -> Result<String> {
+        match self {
+            Self::Json(text) => Ok(text),
+            Self::None | Self::Raw(_) => Err(Error::internal("the route got no JSON")),
+        }
     }
 }
 
@@ -46,7 +70,7 @@ pub struct Nothing;
 impl RouteInput for Nothing {
     const BODY: Option<&'static EntityDesc> = None;
 
-    fn read(_: Option<String>) -> Result<Self> {
+    fn read(_: RouteBody) -> Result<Self> {
         Ok(Self)
     }
 }
@@ -83,9 +107,9 @@ impl<T: Embedded + Send + 'static> RouteInput for Partial<T> {
     const BODY: Option<&'static EntityDesc> = <T as RouteInput>::BODY;
     const PARTIAL: bool = true;
 
-    fn read(body: Option<String>) -> Result<Self> {
+    fn read(body: RouteBody) -> Result<Self> {
         Ok(Self {
-            members: serde_json::from_str(&body.unwrap_or_default()).map_err(Error::internal)?,
+            members: serde_json::from_str(&body.json()?).map_err(Error::internal)?,
             of: PhantomData,
         })
     }

@@ -5,13 +5,15 @@ mod call;
 mod desc;
 mod input;
 mod plan;
+mod raw;
 mod upgrade;
 
 pub(crate) use call::UnreadLimit;
 pub use call::{PluginCall, Reply};
 pub(crate) use desc::PluginHandler;
 pub use desc::{AnswerDesc, PluginRoute, Route, RouteDesc, Transport};
-pub use input::{Nothing, Partial, RouteInput};
+pub use input::{Nothing, Partial, RouteBody, RouteInput};
 pub(super) use plan::PluginRoutePlan;
+pub use raw::RawBody;
 pub use upgrade::{Socket, Upgrade};
 pub(crate) use upgrade::{SocketSlot, SocketTask, UPGRADE_REQUIRED};

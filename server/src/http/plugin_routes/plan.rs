@@ -5,9 +5,10 @@ use axum::http::Response;
 use axum::http::request::Parts;
 use axum::response::IntoResponse;
 
-use super::PluginCall;
 use super::desc::{PluginHandler, RouteDesc, Transport};
+use super::raw::RawBody;
 use super::upgrade::Upgrade;
+use super::{PluginCall, RouteBody};
 use crate::http::request::Request;
 use crate::http::{body, input, path, query};
 use crate::validate::{Validator, read_whole};
@@ -36,7 +37,12 @@ impl PluginRoutePlan {
         self.rules.is_some() || self.desc.form
     }
 
-    /// Answers a call whose body has been read.
+    /// Whether the function reads the body itself.
+    pub(in crate::http) fn is_raw(&self) -> bool {
+        self.desc.raw
+    }
+
+    /// Answers a call whose body has been read, or that reads it itself: then it is `raw`.
     ///
     /// # Errors
     /// `unknown_parameter`, the errors of the body, `validation_failed` with every problem, and the
@@ -46,11 +52,15 @@ impl PluginRoutePlan {
         request: &Request<'_>,
         cx: Cx,
         body: &[u8],
+        raw: Option<RawBody>,
     ) -> Result<Response<Body>> {
         let Request { params, parts, .. } = *request;
         let mut problems = Vec::new();
         let query = self.parameters(parts, body, &mut problems)?;
-        let body = self.body(&cx, parts, body, &mut problems)?;
+        let body = match raw {
+            Some(raw) => RouteBody::Raw(raw),
+            None => self.body(&cx, parts, body, &mut problems)?,
+        };
         if !problems.is_empty() {
             return Err(Error::validation(problems));
         }
@@ -137,9 +147,9 @@ impl PluginRoutePlan {
         parts: &Parts,
         bytes: &[u8],
         problems: &mut Vec<Problem>,
-    ) -> Result<Option<String>> {
+    ) -> Result<RouteBody> {
         let (Some(desc), Some(rules)) = (self.desc.body, &self.rules) else {
-            return Ok(None);
+            return Ok(RouteBody::None);
         };
         input::declared(&parts.headers, bytes)?;
         let value = read_whole(
@@ -151,11 +161,11 @@ impl PluginRoutePlan {
             problems,
         )?;
         let Some(Value::Json(text)) = value else {
-            return Ok(None);
+            return Ok(RouteBody::None);
         };
         // Values of the right type are validated even if others have the wrong type, so that all
         // problems are reported together.
         rules.judge_item(0, &text, problems);
-        Ok(Some(text))
+        Ok(RouteBody::Json(text))
     }
 }
