@@ -261,7 +261,7 @@ fn socket_of(upgraded: Upgraded) -> Socket {
     match upgraded.downcast::<TokioIo<Wire>>() {
         Ok(parts) => {
             let stream: TcpStream = parts.io.into_inner().into_inner().into_inner().into_inner();
-            Socket::new(stream, parts.read_buf)
+            Socket::new(stream, &parts.read_buf)
         }
         Err(upgraded) => Socket::wrapped(upgraded),
     }

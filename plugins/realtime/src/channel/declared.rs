@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use linchpin::EntityEntry;
 use linchpin::entity::EntityDesc;
 
-use super::{Change, Channel, ChannelDesc, Mark, RoomName, RoomScope, Sse, SseDesc};
+use super::{Change, Channel, ChannelDesc, Mark, On, RoomName, RoomScope, Sse, SseDesc};
 
 /// The channels and SSE endpoints of an app.
 #[derive(Clone, Debug, Default)]
@@ -100,6 +100,7 @@ impl Declared {
                     facts.sockets.join(", ")
                 ));
             }
+            problems.extend(unsettled(channel, &shown));
             let mut names: HashMap<String, &str> = HashMap::new();
             for variant in channel.variants {
                 for name in channel.names_of(variant) {
@@ -231,6 +232,20 @@ fn normal(path: &str) -> String {
         })
         .collect::<Vec<_>>()
         .join("/")
+}
+
+/// A channel that forwards events of its own entity, whose gate leads to another record than the
+/// room's. A change of that record would not end the subscription, so nobody gets these events.
+fn unsettled(channel: &ChannelDesc, shown: &str) -> Option<String> {
+    let is_own = |on: &On| channel.scope == RoomScope::Record && on.by.is_none();
+    let (_, on, _) = channel.events().find(|(_, on, _)| is_own(on))?;
+    let gate = on.entity.gates.first()?;
+    let (field, target) = (on.entity.fields[gate.field].name, gate.target.name);
+    Some(format!(
+        "{shown} forwards events of `{}` itself, whose gate `{field} -> {target}` leads to another \
+         record than the room's: forward them by a channel of `{target}`, with `by = {field}`",
+        on.entity.name
+    ))
 }
 
 fn shown(channel: &ChannelDesc) -> String {

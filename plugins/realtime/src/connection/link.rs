@@ -1,29 +1,31 @@
 //! A connection as the rest of the node sees it.
 
+mod socket;
+
 use std::sync::Arc;
 use std::task::Waker;
 
-use futures_util::task::AtomicWaker;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use super::output::Output;
 use super::queue::{Class, Pushed, Queue};
 use super::{Identity, Limits, Meter};
 use crate::protocol::{Close, Connected, Position, ServerFrame};
 
+pub(crate) use self::socket::flush_all;
+
 /// A connected client: a WebSocket, or a response with server-sent events. Anyone who holds it can
 /// push frames and end the connection; the task of the socket, or the body of the response, does
 /// both.
-#[derive(Debug)]
 pub struct Connection {
     id: Arc<str>,
     kind: Kind,
     limits: Arc<Limits>,
     meter: Arc<Meter>,
     state: Mutex<State>,
-    task: AtomicWaker,
-    /// Told of every frame that leaves the queue.
+    /// Told of frames that leave the queue.
     room: Notify,
 }
 
@@ -36,9 +38,14 @@ pub enum Kind {
     Events,
 }
 
-#[derive(Debug)]
 struct State {
     queue: Queue,
+    /// The socket. It is here, so that a frame for many connections needs none of their tasks.
+    output: Output,
+    /// Wakes the task.
+    task: Option<Waker>,
+    /// Whether anybody waits for frames to leave the queue.
+    wants_room: bool,
     identity: Option<Identity>,
     /// An identity that replaces the present one, from outside of the socket.
     refreshed: Option<Identity>,
@@ -108,6 +115,9 @@ impl Connection {
             meter,
             state: Mutex::new(State {
                 queue: Queue::default(),
+                output: Output::new(Instant::now()),
+                task: None,
+                wants_room: false,
                 identity,
                 refreshed: None,
                 passed: None,
@@ -115,7 +125,6 @@ impl Connection {
                 restart: None,
                 counted: false,
             }),
-            task: AtomicWaker::new(),
             room: Notify::new(),
         });
         connection.meter.opened();
@@ -149,12 +158,22 @@ impl Connection {
     /// Puts a frame into the queue. It never waits. If a durable frame does not fit, the connection
     /// ends as a slow consumer.
     pub fn push(&self, frame: ServerFrame, class: Class) -> Pushed {
+        let (pushed, wakes) = self.enqueue(frame, class);
+        if wakes {
+            self.wake();
+        }
+        pushed
+    }
+
+    /// Puts a frame into the queue without waking the task. Returns whether [`flush_all`] has to
+    /// have the connection: otherwise somebody writes its frames already.
+    pub(crate) fn enqueue(&self, frame: ServerFrame, class: Class) -> (Pushed, bool) {
         let bytes = frame.len();
         let mut state = self.state.lock();
         if state.close.is_some() {
-            return Pushed::Closed;
+            return (Pushed::Closed, false);
         }
-        let was_empty = state.queue.is_empty();
+        let was_empty = state.queue.is_empty() && state.output.is_empty();
         let limits = &self.limits;
         let pushed = state
             .queue
@@ -162,8 +181,10 @@ impl Connection {
         let pushed = match pushed {
             Ok(change) => {
                 state.passed = None;
-                self.meter.dropped(change.dropped);
-                self.meter.unqueued(change.freed);
+                if change.dropped > 0 {
+                    self.meter.dropped(change.dropped);
+                    self.meter.unqueued(change.freed);
+                }
                 if change.queued {
                     self.meter.queued(bytes);
                     Pushed::Queued
@@ -184,12 +205,11 @@ impl Connection {
             }
         };
         drop(state);
-        // A task that has frames to write is waiting for its socket, not for more frames.
-        if was_empty || pushed == Pushed::Closed {
+        if pushed == Pushed::Closed {
             self.room.notify_waiters();
-            self.task.wake();
         }
-        pushed
+        // A task that has frames to write is waiting for its socket, not for more frames.
+        (pushed, was_empty || pushed == Pushed::Closed)
     }
 
     /// Puts a durable frame into the queue.
@@ -203,7 +223,7 @@ impl Connection {
         loop {
             let popped = self.room.notified();
             {
-                let state = self.state.lock();
+                let mut state = self.state.lock();
                 let limits = &self.limits;
                 let free = state
                     .queue
@@ -211,6 +231,7 @@ impl Connection {
                 if free || state.close.is_some() {
                     break;
                 }
+                state.wants_room = true;
             }
             popped.await;
         }
@@ -244,7 +265,7 @@ impl Connection {
         state.close = Some(Closing { why, seen: false });
         drop(state);
         self.room.notify_waiters();
-        self.task.wake();
+        self.wake();
     }
 
     /// Whether the connection ends or has ended.
@@ -262,7 +283,7 @@ impl Connection {
             .lock()
             .restart
             .get_or_insert(Instant::now() + reconnect_in);
-        self.task.wake();
+        self.wake();
     }
 
     /// Replaces the identity by a newer one of the same caller, for a token that was refreshed
@@ -276,7 +297,7 @@ impl Connection {
         if same {
             state.refreshed = Some(identity);
             drop(state);
-            self.task.wake();
+            self.wake();
         }
         same
     }
@@ -291,11 +312,18 @@ impl Connection {
 
     /// Has the task look at the clock again.
     pub fn wake(&self) {
-        self.task.wake();
+        // Woken without the lock, which the task takes first.
+        let task = self.state.lock().task.clone();
+        if let Some(task) = task {
+            task.wake();
+        }
     }
 
-    pub(crate) fn register(&self, waker: &Waker) {
-        self.task.register(waker);
+    pub(crate) fn register(&self, task: &Waker) {
+        let mut state = self.state.lock();
+        if state.task.as_ref().is_none_or(|own| !own.will_wake(task)) {
+            state.task = Some(task.clone());
+        }
     }
 
     pub(crate) fn bind(&self, identity: Identity) {
@@ -309,7 +337,7 @@ impl Connection {
     pub(crate) fn pop(&self) -> Option<ServerFrame> {
         let frame = self.state.lock().queue.pop()?;
         self.meter.unqueued(frame.len());
-        self.meter.sent();
+        self.meter.sent(1);
         self.room.notify_waiters();
         Some(frame)
     }
@@ -356,6 +384,15 @@ impl Connection {
 
     pub(crate) fn meter(&self) -> &Meter {
         &self.meter
+    }
+}
+
+impl std::fmt::Debug for Connection {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Connection")
+            .field("id", &self.id)
+            .field("kind", &self.kind)
+            .finish_non_exhaustive()
     }
 }
 

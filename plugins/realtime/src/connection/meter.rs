@@ -85,8 +85,8 @@ impl Meter {
         self.queue_bytes.fetch_sub(bytes as u64, Relaxed);
     }
 
-    pub(crate) fn sent(&self) {
-        self.frames_out.fetch_add(1, Relaxed);
+    pub(crate) fn sent(&self, frames: u64) {
+        self.frames_out.fetch_add(frames, Relaxed);
     }
 
     pub(super) fn dropped(&self, frames: u64) {

@@ -3,6 +3,8 @@
 use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 
+use bytes::Bytes;
+
 use crate::protocol::ServerFrame;
 
 /// Whether a frame may be dropped for a slow client.
@@ -64,7 +66,7 @@ pub(super) struct Change {
 }
 
 /// A queue whose allocation has more places than this gives it back once it is empty.
-const KEPT: usize = 8;
+const KEPT: usize = 4;
 
 impl Queue {
     /// Adds a frame. If it does not fit, ephemeral frames make room: first those that have a newer
@@ -151,6 +153,11 @@ impl Queue {
             self.frames = VecDeque::new();
         }
         Some(frame)
+    }
+
+    /// The bytes of the frames, the oldest first.
+    pub(super) fn waiting(&self) -> impl Iterator<Item = &Bytes> {
+        self.frames.iter().map(|(frame, _)| frame.bytes())
     }
 
     /// Removes all frames; returns their bytes.

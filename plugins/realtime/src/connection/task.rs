@@ -1,25 +1,27 @@
 //! The task of one socket.
 
+mod farewell;
+
 use std::future::poll_fn;
+use std::io::ErrorKind;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures_util::{SinkExt, StreamExt};
 use linchpin::Timestamp;
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use tokio::time::{Instant, Sleep, sleep_until, timeout};
-use tokio_tungstenite::WebSocketStream;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::time::{Instant, Sleep, sleep_until};
 use tokio_tungstenite::tungstenite::error::ProtocolError;
-use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role, WebSocketConfig};
-use tokio_tungstenite::tungstenite::{Error as SocketError, Message, Utf8Bytes};
+use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
+use tokio_tungstenite::tungstenite::{Error as SocketError, Message, WebSocket};
 
 use super::auth::{Authentication, Due};
 use super::execute::{Execution, Waiting};
-use super::io::Counted;
+use super::output::Progress;
 use super::rate::{Faults, TokenBucket};
+use super::wire::Wire;
 use super::{Connection, Hub, Limits, OnExceeded};
 use crate::protocol::{ClientFrame, Close, INVALID_FRAME, ServerFrame};
 
@@ -34,15 +36,14 @@ pub struct Settings {
     pub anonymous: bool,
 }
 
-/// The size of the buffers of an idle socket in bytes. A longer message has its own memory.
-const READ_BUFFER: usize = 1 << 10;
-const WRITE_BUFFER: usize = 4 << 10;
+/// The size of the buffer of an idle socket in bytes. A longer message has its own memory.
+const READ_BUFFER: usize = 128;
 /// Rounds of the task before others have a turn.
 const ROUNDS: usize = 32;
-/// Frames that are written before the socket is flushed and read again.
+/// Messages that are read before frames are written.
 const BATCH: usize = 64;
-/// The longest time for the last frames, the close frame and the answer to it.
-const FAREWELL: Duration = Duration::from_secs(2);
+/// A ping without a payload.
+const PING: Bytes = Bytes::from_static(&[0x89, 0]);
 /// Discarded frames within [`DISCARD_SPAN`] that end the connection.
 const MOST_DISCARDED: u32 = 100;
 const DISCARD_SPAN: Duration = Duration::from_secs(10);
@@ -59,16 +60,11 @@ const MOST_OVERHEAD: u64 = 8;
 /// Dropping the future closes the socket. In every case [`Hub::ended`] is called once.
 pub async fn serve<S>(io: S, connection: Arc<Connection>, settings: Settings) -> Option<Close>
 where
-    S: AsyncRead + AsyncWrite + Unpin,
+    S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
     let ended = Ended(Arc::clone(&settings.hub), Arc::clone(&connection));
-    let mut config = WebSocketConfig::default();
-    config.read_buffer_size = READ_BUFFER;
-    config.write_buffer_size = WRITE_BUFFER;
-    config.max_message_size = Some(connection.limits().inbound_bytes);
-    config.max_frame_size = Some(connection.limits().inbound_bytes);
-    let ws = WebSocketStream::from_raw_socket(Counted::new(io), Role::Server, Some(config)).await;
-    let mut task = Task::new(ws, connection, settings);
+    let _attached = Attached::new(io, &connection);
+    let mut task = Task::new(connection, settings);
     match poll_fn(|cx| task.poll(cx)).await {
         End::Gone => None,
         End::Close(why) => {
@@ -79,6 +75,22 @@ where
             Box::pin(task.farewell(why)).await;
             Some(why)
         }
+    }
+}
+
+/// Closes the socket of a connection at the end of its task.
+struct Attached(Arc<Connection>);
+
+impl Attached {
+    fn new(io: impl AsyncRead + AsyncWrite + Send + Unpin + 'static, to: &Arc<Connection>) -> Self {
+        to.attach(Box::new(io));
+        Self(Arc::clone(to))
+    }
+}
+
+impl Drop for Attached {
+    fn drop(&mut self) {
+        self.0.detach();
     }
 }
 
@@ -100,8 +112,8 @@ enum End {
     Close(Close),
 }
 
-struct Task<S> {
-    ws: WebSocketStream<Counted<S>>,
+struct Task {
+    ws: WebSocket<Wire>,
     connection: Arc<Connection>,
     limits: Arc<Limits>,
     clock: Arc<dyn Fn() -> Timestamp + Send + Sync>,
@@ -110,26 +122,27 @@ struct Task<S> {
     bucket: TokenBucket,
     discarded: Faults,
     malformed: Faults,
-    /// When the last frame was written.
-    sent: Instant,
     /// The time of a ping, and the bytes read by then.
     pinged: Option<(Instant, u64)>,
-    /// Since when the socket accepts nothing, and the bytes written by then.
-    stalled: Option<(Instant, u64)>,
-    unflushed: bool,
     /// The bytes read when the last message ended.
     message_start: u64,
+    /// A frame was against the protocol. What follows it cannot be read.
+    unreadable: bool,
     /// When the client left; events that it sent before are still executed.
     left: Option<Instant>,
     timer: Pin<Box<Sleep>>,
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> Task<S> {
-    fn new(
-        ws: WebSocketStream<Counted<S>>,
-        connection: Arc<Connection>,
-        settings: Settings,
-    ) -> Self {
+impl Task {
+    fn new(connection: Arc<Connection>, settings: Settings) -> Self {
+        let mut config = WebSocketConfig::default();
+        config.read_buffer_size = READ_BUFFER;
+        // The output takes each frame at once.
+        config.write_buffer_size = 0;
+        config.max_message_size = Some(connection.limits().inbound_bytes);
+        config.max_frame_size = Some(connection.limits().inbound_bytes);
+        let wire = Wire::new(Arc::clone(&connection));
+        let ws = WebSocket::from_raw_socket(wire, Role::Server, Some(config));
         let now = Instant::now();
         let limits = Arc::clone(connection.limits());
         let auth = Authentication::new(connection.identity(), settings.anonymous, &limits, now);
@@ -143,11 +156,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Task<S> {
             limits,
             discarded: Faults::default(),
             malformed: Faults::default(),
-            sent: now,
             pinged: None,
-            stalled: None,
-            unflushed: false,
             message_start: 0,
+            unreadable: false,
             left: None,
             timer: Box::pin(sleep_until(now)),
         }
@@ -183,13 +194,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Task<S> {
             .map_err(End::Close)?;
         let restart = self.connection.restart().is_some_and(|at| now >= at);
         if self.left.is_none() && !restart {
-            progress |= self.read(cx, now)?;
+            progress |= self.read(now)?;
         }
-        if self.left.is_none() {
-            progress |= self.write(cx, now);
-        }
+        progress |= self.write(now);
         if self.execution.is_idle() {
-            if self.left.is_some() {
+            // The answer to a close frame is sent first.
+            if self.left.is_some() && self.connection.output().is_empty {
                 return Err(End::Gone);
             }
             if restart {
@@ -201,30 +211,33 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Task<S> {
     }
 
     /// Reads a few messages, while there is room for them.
-    fn read(&mut self, cx: &mut Context<'_>, now: Instant) -> Result<bool, End> {
+    fn read(&mut self, now: Instant) -> Result<bool, End> {
         let mut progress = false;
         for _ in 0..BATCH {
             if !self.execution.has_room(&self.limits) {
                 break;
             }
-            match self.ws.poll_next_unpin(cx) {
-                Poll::Pending => {
+            match self.ws.read() {
+                Ok(message) => {
+                    progress = true;
+                    self.message_start = self.ws.get_ref().taken;
+                    self.take(message, now)?;
+                }
+                Err(error) if would_block(&error) => {
                     self.check_fragments()?;
                     break;
                 }
-                Poll::Ready(None) => {
+                Err(SocketError::ConnectionClosed) => {
                     self.leave(now);
                     return Ok(true);
                 }
-                Poll::Ready(Some(Ok(message))) => {
-                    progress = true;
-                    self.message_start = self.ws.get_ref().read;
-                    self.take(message, now)?;
-                }
-                Poll::Ready(Some(Err(error))) => match reason(&error) {
-                    Some(why) => return Err(End::Close(why)),
+                Err(error) => match reason(&error) {
+                    Some(why) => {
+                        self.unreadable = true;
+                        return Err(End::Close(why));
+                    }
                     None => {
-                        self.leave(now);
+                        self.vanish(now);
                         return Ok(true);
                     }
                 },
@@ -235,7 +248,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Task<S> {
 
     /// Ends a connection that sends fragments without an end.
     fn check_fragments(&self) -> Result<(), End> {
-        let unfinished = self.ws.get_ref().read - self.message_start;
+        let unfinished = self.ws.get_ref().taken - self.message_start;
         let most = (self.limits.inbound_bytes as u64).saturating_mul(MOST_OVERHEAD);
         if unfinished > most + READ_BUFFER as u64 {
             return Err(End::Close(Close::RateLimited));
@@ -243,8 +256,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Task<S> {
         Ok(())
     }
 
+    /// The client has left without a word, or does not read any more.
+    fn vanish(&mut self, now: Instant) {
+        self.connection.forget_output();
+        self.leave(now);
+    }
+
     fn leave(&mut self, now: Instant) {
-        self.left = Some(now);
+        self.left.get_or_insert(now);
         self.connection.left();
         self.execution.keep_events();
     }
@@ -304,55 +323,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Task<S> {
     }
 
     /// Writes what waits, as far as the socket takes it.
-    fn write(&mut self, cx: &mut Context<'_>, now: Instant) -> bool {
-        let mut progress = false;
-        for _ in 0..BATCH {
-            match self.ws.poll_ready_unpin(cx) {
-                Poll::Ready(Ok(())) => {}
-                Poll::Ready(Err(_)) => {
-                    self.leave(now);
-                    return true;
-                }
-                Poll::Pending => {
-                    self.stall(now);
-                    return progress;
-                }
-            }
-            let Some(frame) = self.connection.pop() else {
-                break;
-            };
-            self.start_send(Message::Text(frame.into_text()), now);
-            progress = true;
+    fn write(&mut self, now: Instant) -> bool {
+        let (progress, moved) = self.connection.write(now);
+        if progress == Progress::Broken {
+            let newly = self.left.is_none();
+            self.vanish(now);
+            return newly;
         }
-        if self.unflushed {
-            match self.ws.poll_flush_unpin(cx) {
-                Poll::Ready(Ok(())) => {
-                    self.unflushed = false;
-                    self.stalled = None;
-                }
-                Poll::Ready(Err(_)) => {
-                    self.leave(now);
-                    return true;
-                }
-                Poll::Pending => self.stall(now),
-            }
-        }
-        progress
-    }
-
-    fn start_send(&mut self, message: Message, now: Instant) {
-        // A failure shows at the next flush or read.
-        let _ = self.ws.start_send_unpin(message);
-        self.sent = now;
-        self.unflushed = true;
-    }
-
-    /// The socket accepts nothing now.
-    fn stall(&mut self, now: Instant) {
-        let written = self.ws.get_ref().written;
-        if self.stalled.is_none_or(|(_, before)| before != written) {
-            self.stalled = Some((now, written));
-        }
+        moved
     }
 
     /// Does what is due by the clock, and sets the timer for the rest.
@@ -374,10 +352,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Task<S> {
             }
             None => {}
         }
-        if self.stalled.is_some_and(|(at, _)| now >= at + limits.stall) {
+        let output = self.connection.output();
+        if output.stalled.is_some_and(|at| now >= at + limits.stall) {
             return Err(End::Close(Close::SlowConsumer));
         }
-        let read = self.ws.get_ref().read;
+        let read = self.ws.get_ref().received;
         // Whoever sends is alive; a client that the server does not read may be.
         let alive = |before: u64| before != read || !self.execution.has_room(&limits);
         if self.pinged.is_some_and(|(_, before)| alive(before)) {
@@ -389,15 +368,15 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Task<S> {
         {
             return Err(End::Close(Close::Heartbeat));
         }
-        if !self.unflushed && now >= self.sent + limits.heartbeat {
-            self.start_send(Message::Ping(Bytes::new()), now);
+        if output.is_empty && now >= output.sent + limits.heartbeat {
+            self.connection.control(PING);
             self.pinged.get_or_insert((now, read));
             progress = true;
         }
         let next = [
-            Some(self.sent + limits.heartbeat),
+            Some(output.sent + limits.heartbeat),
             self.pinged.map(|(at, _)| at + limits.heartbeat_timeout),
-            self.stalled.map(|(at, _)| at + limits.stall),
+            output.stalled.map(|at| at + limits.stall),
             self.execution.until(),
             self.auth.next(&limits, now, clock),
             self.connection.restart(),
@@ -420,33 +399,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Task<S> {
         }
         self.timer.as_mut().poll(cx).is_ready()
     }
+}
 
-    /// Sends what waits and the close frame, and lets the client answer it.
-    async fn farewell(mut self, why: Close) {
-        if matches!(why, Close::SlowConsumer | Close::Heartbeat) {
-            self.connection.clear();
-        }
-        let frame = CloseFrame {
-            code: why.code().into(),
-            reason: Utf8Bytes::from_static(why.reason()),
-        };
-        let goodbye = async {
-            while let Some(frame) = self.connection.pop() {
-                self.ws.send(Message::Text(frame.into_text())).await.ok()?;
-            }
-            self.ws.send(Message::Close(Some(frame))).await.ok()?;
-            // Without reading what is on its way, the operating system would reset the connection,
-            // and the client could lose the close frame.
-            while let Some(Ok(_)) = self.ws.next().await {}
-            let io = self.ws.get_mut();
-            io.shutdown().await.ok()?;
-            let mut rest = [0; 512];
-            while io.read(&mut rest).await.ok()? > 0 {}
-            Some(())
-        };
-        let _ = timeout(FAREWELL, goodbye).await;
-        self.connection.finish(why);
-    }
+fn would_block(error: &SocketError) -> bool {
+    matches!(error, SocketError::Io(error) if error.kind() == ErrorKind::WouldBlock)
 }
 
 /// The reason to close after an error of the socket; `None` if the client has left.

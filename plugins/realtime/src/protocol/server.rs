@@ -4,13 +4,13 @@ use bytes::Bytes;
 use linchpin::{Code, Error, Timestamp};
 use serde::ser::SerializeSeq;
 use serde::{Serialize, Serializer};
-use tokio_tungstenite::tungstenite::Utf8Bytes;
 
 use super::write::Object;
 use super::{AckId, Position};
 
 /// A frame to clients. A clone shares the bytes, so that one frame can be in the queues of
-/// thousands of sockets.
+/// thousands of sockets. The bytes are those that a socket writes: the head of the WebSocket frame
+/// is made once too.
 ///
 /// ```
 /// use linchpin_realtime::protocol::ServerFrame;
@@ -18,7 +18,11 @@ use super::{AckId, Position};
 /// assert_eq!(ServerFrame::pong(Some("7")).as_str(), r#"{"event":"pong","ref":"7"}"#);
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ServerFrame(Utf8Bytes);
+pub struct ServerFrame {
+    bytes: Bytes,
+    /// The length of the head; 0 for blocks of server-sent events.
+    head: u8,
+}
 
 /// The members of the first frame of a connection.
 #[derive(Clone, Copy, Debug)]
@@ -126,35 +130,54 @@ impl AuthError {
 
 impl ServerFrame {
     fn of(object: Object) -> Self {
-        Self(object.close().into())
+        Self::from_text(&object.close())
     }
 
     /// The text.
     pub fn as_str(&self) -> &str {
-        &self.0
+        // Both constructors take UTF-8.
+        std::str::from_utf8(&self.bytes[usize::from(self.head)..]).unwrap_or_default()
     }
 
-    /// The length in bytes.
+    /// The length of the text in bytes.
     pub fn len(&self) -> usize {
-        self.0.len()
+        self.bytes.len() - usize::from(self.head)
     }
 
     /// Whether the text is empty, which no frame of this protocol is.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.len() == 0
     }
 
-    /// A text that another part of the crate has made, such as the blocks of an event.
-    pub(crate) fn from_text(text: String) -> Self {
-        Self(text.into())
+    /// A text that another part of the crate has made.
+    pub(crate) fn from_text(text: &str) -> Self {
+        let mut bytes = Vec::with_capacity(MOST_HEAD + text.len());
+        write_head(&mut bytes, text.len());
+        let head = bytes.len();
+        bytes.extend_from_slice(text.as_bytes());
+        Self {
+            bytes: bytes.into(),
+            // At most `MOST_HEAD`.
+            head: u8::try_from(head).unwrap_or_default(),
+        }
     }
 
-    pub(crate) fn into_text(self) -> Utf8Bytes {
-        self.0
+    /// The blocks of an event, which a response sends without a head.
+    pub(crate) fn from_block(text: String) -> Self {
+        Self {
+            bytes: text.into(),
+            head: 0,
+        }
     }
 
+    /// The bytes to write.
+    pub(crate) fn bytes(&self) -> &Bytes {
+        &self.bytes
+    }
+
+    /// The bytes to write.
     pub(crate) fn into_bytes(self) -> Bytes {
-        self.0.into()
+        self.bytes
     }
 
     /// The first frame of a connection.
@@ -375,6 +398,27 @@ impl ServerFrame {
                 .raw("payload", payload)
                 .maybe("from", from),
         )
+    }
+}
+
+/// The most bytes before the text of a frame.
+const MOST_HEAD: usize = 10;
+/// The first byte of a text message in one frame.
+const TEXT: u8 = 0x81;
+
+/// Writes the head of a frame of a server, which masks nothing: RFC 6455, section 5.2.
+fn write_head(into: &mut Vec<u8>, length: usize) {
+    into.push(TEXT);
+    match (u8::try_from(length), u16::try_from(length)) {
+        (Ok(short @ 0..=125), _) => into.push(short),
+        (_, Ok(length)) => {
+            into.push(126);
+            into.extend_from_slice(&length.to_be_bytes());
+        }
+        _ => {
+            into.push(127);
+            into.extend_from_slice(&(length as u64).to_be_bytes());
+        }
     }
 }
 

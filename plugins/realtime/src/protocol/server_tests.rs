@@ -167,3 +167,26 @@ fn a_clone_shares_the_bytes() {
         "a copy per socket would cost memory"
     );
 }
+
+#[test]
+fn the_head_of_a_frame_has_the_form_of_its_length() {
+    for (length, head) in [
+        (0, &[0x81, 0][..]),
+        (125, &[0x81, 125]),
+        (126, &[0x81, 126, 0, 126]),
+        (65_535, &[0x81, 126, 0xff, 0xff]),
+        (65_536, &[0x81, 127, 0, 0, 0, 0, 0, 1, 0, 0]),
+    ] {
+        let text = "x".repeat(length);
+        let frame = ServerFrame::from_text(&text);
+        assert_eq!((frame.as_str(), frame.len()), (&*text, length));
+        assert_eq!(frame.bytes()[..], [head, text.as_bytes()].concat()[..]);
+    }
+}
+
+#[test]
+fn the_blocks_of_a_response_have_no_head() {
+    let frame = ServerFrame::from_block("data: 1\n\n".to_owned());
+    assert_eq!(frame.as_str(), "data: 1\n\n");
+    assert_eq!(frame.into_bytes(), "data: 1\n\n");
+}

@@ -56,6 +56,6 @@ impl UnplacedFrame {
         text.push_str(END);
         text.push_str(itoa::Buffer::new().format(offset));
         text.push('}');
-        ServerFrame::from_text(text)
+        ServerFrame::from_text(&text)
     }
 }

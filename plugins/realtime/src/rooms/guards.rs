@@ -188,7 +188,11 @@ pub(super) struct Subject {
 
 /// The verdicts about one event: one for each distinct tuple.
 #[derive(Default)]
-pub(super) struct Verdicts(HashMap<EventTuple, Verdict>);
+pub(super) struct Verdicts {
+    all: HashMap<EventTuple, Verdict>,
+    /// The last one with all values of its member, which most members share.
+    last: Option<(Tuples, Verdict)>,
+}
 
 impl Verdicts {
     pub(super) fn of(
@@ -196,16 +200,25 @@ impl Verdicts {
         guards: &Guards,
         subject: &Subject,
         tuples: &Tuples,
-        now: Timestamp,
+        now: impl FnOnce() -> Timestamp,
     ) -> Verdict {
+        if let Some((last, verdict)) = &self.last
+            && Arc::ptr_eq(last, tuples)
+        {
+            return *verdict;
+        }
         let Some(Some(tuple)) = tuples.get(subject.at) else {
             return Verdict::Withheld;
         };
-        if let Some(verdict) = self.0.get(tuple) {
-            return *verdict;
-        }
-        let verdict = guards.judge(subject, tuples, now);
-        self.0.insert(tuple.clone(), verdict);
+        let verdict = match self.all.get(tuple) {
+            Some(verdict) => *verdict,
+            None => {
+                let verdict = guards.judge(subject, tuples, now());
+                self.all.insert(tuple.clone(), verdict);
+                verdict
+            }
+        };
+        self.last = Some((Arc::clone(tuples), verdict));
         verdict
     }
 }

@@ -1,5 +1,7 @@
 //! A room as one node serves it: its members, and the frames that reach them.
 
+mod passing;
+
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
@@ -11,7 +13,7 @@ use super::carrier::Carrier;
 use super::guards::{Guards, Tuples, Verdict, Verdicts};
 use super::placed::Placed;
 use super::stored::Passing;
-use crate::connection::{Class, Connection};
+use crate::connection::{Class, Connection, flush_all};
 use crate::engine::{self, Delivery, Stream};
 use crate::protocol::{Position, ResetReason, ServerFrame};
 use crate::sse;
@@ -30,6 +32,8 @@ pub(super) struct Live {
     pub(super) members: Mutex<HashMap<Arc<str>, Member>>,
     /// The position up to which members were given frames; locked after `members`.
     pub(super) at: Mutex<Option<engine::Position>>,
+    /// The values of the last member that has joined. Equal ones are shared.
+    common: Mutex<Tuples>,
     /// Hashes users for [`Member::named`].
     hasher: RandomState,
 }
@@ -135,6 +139,7 @@ impl Live {
             clock,
             members: Mutex::default(),
             at: Mutex::default(),
+            common: Mutex::new(Arc::from([])),
             hasher: RandomState::new(),
         }
     }
@@ -160,6 +165,7 @@ impl Live {
         connection: &Arc<Connection>,
         top: engine::Position,
     ) -> Vec<Affected> {
+        let mut due = Vec::new();
         let mut members = self.members.lock();
         let (mut affected, mut ends) = (Vec::new(), false);
         let Some(member) = members.get_mut(connection.id()) else {
@@ -183,7 +189,7 @@ impl Live {
             let position = placed.position;
             let is_later = position.epoch == top.epoch && position.offset > top.offset;
             if reset || is_later {
-                let code = self.give(member, &placed, &mut verdicts);
+                let code = self.give(member, &placed, &mut verdicts, &mut due);
                 ends |= code.is_some();
                 affected.extend(code.map(|code| Affected::ends(connection, code)));
             } else {
@@ -194,6 +200,8 @@ impl Live {
         if ends {
             members.remove(connection.id());
         }
+        drop(members);
+        flush_all(&mut due);
         affected
     }
 
@@ -204,18 +212,34 @@ impl Live {
 
     /// Sets the values of a member that joins.
     pub(super) fn update(&self, id: &str, tuples: Tuples) {
+        let tuples = self.share(tuples);
         if let Some(member) = self.members.lock().get_mut(id) {
             member.tuples = tuples;
         }
     }
 
-    /// Passes a delivery of the engine to the members. Returns the subscriptions that end with it.
-    pub(super) fn deliver(&self, delivery: Delivery, outbound_bytes: usize) -> Vec<Affected> {
+    /// Equal values that are in memory already, instead of these.
+    pub(super) fn share(&self, tuples: Tuples) -> Tuples {
+        let mut common = self.common.lock();
+        if *common != tuples {
+            *common = tuples;
+        }
+        Arc::clone(&common)
+    }
+
+    /// Queues a delivery of the engine for the members. Returns the subscriptions that end with it;
+    /// `due` are the connections to be flushed.
+    pub(super) fn deliver(
+        &self,
+        delivery: Delivery,
+        outbound_bytes: usize,
+        due: &mut Vec<Arc<Connection>>,
+    ) -> Vec<Affected> {
         match delivery {
-            Delivery::Frame(frame) => self.frame(&self.place(&frame, outbound_bytes)),
+            Delivery::Frame(frame) => self.frame(&self.place(&frame, outbound_bytes), due),
             Delivery::Message(message) => {
                 if let Some(passing) = Passing::decode(&message) {
-                    self.pass(&passing);
+                    self.pass(&passing, due);
                 }
                 Vec::new()
             }
@@ -230,7 +254,8 @@ impl Live {
         }
     }
 
-    fn frame(&self, placed: &Arc<Placed>) -> Vec<Affected> {
+    /// Queues the frames of an entry for the members. `due` are the connections to be flushed.
+    fn frame(&self, placed: &Arc<Placed>, due: &mut Vec<Arc<Connection>>) -> Vec<Affected> {
         let mut verdicts = Verdicts::default();
         let mut affected = Vec::new();
         let mut members = self.members.lock();
@@ -253,7 +278,7 @@ impl Live {
                 affected.extend(Affected::known(&member.connection, placed));
                 return true;
             }
-            let code = self.give(member, placed, &mut verdicts);
+            let code = self.give(member, placed, &mut verdicts, due);
             let stays = code.is_none();
             affected.extend(code.map(|code| Affected::ends(&member.connection, code)));
             stays
@@ -262,7 +287,13 @@ impl Live {
     }
 
     /// Gives a member its frames of an entry. Returns the code if the subscription ends with it.
-    fn give(&self, member: &Member, placed: &Placed, verdicts: &mut Verdicts) -> Option<Code> {
+    fn give(
+        &self,
+        member: &Member,
+        placed: &Placed,
+        verdicts: &mut Verdicts,
+        due: &mut Vec<Arc<Connection>>,
+    ) -> Option<Code> {
         let (verdict, frames) = self.shown(placed, &member.tuples, verdicts);
         if placed.rechecks && verdict != Verdict::Shown {
             return Some(Code::NotFound);
@@ -273,7 +304,7 @@ impl Live {
             return placed.ends_room.then_some(Code::NotFound);
         }
         for frame in frames {
-            member.connection.push(frame.clone(), Class::Durable);
+            queue(&member.connection, frame.clone(), Class::Durable, due);
         }
         placed.ends_room.then_some(Code::NotFound)
     }
@@ -319,58 +350,18 @@ impl Live {
             }
         }
     }
+}
 
-    /// Passes what is never stored.
-    fn pass(&self, passing: &Passing) {
-        // Users are not told of their own arrival.
-        let change = |user: &String, came| Change {
-            user: self.hasher.hash_one(user.as_str()),
-            came,
-        };
-        let (frame, class, except, about, change) = match passing {
-            Passing::Frame {
-                event,
-                payload,
-                from,
-                except,
-            } => (
-                ServerFrame::ephemeral(event, &self.room, payload.get(), from.as_deref()),
-                Class::ephemeral(&self.room, event, from.as_deref().unwrap_or_default()),
-                except.as_deref(),
-                None,
-                None,
-            ),
-            Passing::Join { user } => (
-                ServerFrame::presence_join(&self.room, user),
-                Class::ephemeral(&self.room, "presence_join", user),
-                None,
-                Some(user.as_str()),
-                Some(change(user, true)),
-            ),
-            Passing::Leave { user } => (
-                ServerFrame::presence_leave(&self.room, user),
-                Class::ephemeral(&self.room, "presence_leave", user),
-                None,
-                Some(user.as_str()),
-                Some(change(user, false)),
-            ),
-        };
-        for (id, member) in &mut *self.members.lock() {
-            if except == Some(&**id) || about.is_some_and(|user| member.is_of(user)) {
-                continue;
-            }
-            match &mut member.held {
-                Some(held) if held.passing.len() < MOST_HELD => {
-                    held.passing.push((frame.clone(), class.clone(), change));
-                }
-                Some(_) => {}
-                None => {
-                    if change.is_none_or(|change| member.takes(&change)) {
-                        member.connection.push(frame.clone(), class.clone());
-                    }
-                }
-            }
-        }
+/// Puts a frame into the queue of a connection; `due` are the connections to be flushed.
+fn queue(
+    connection: &Arc<Connection>,
+    frame: ServerFrame,
+    class: Class,
+    due: &mut Vec<Arc<Connection>>,
+) {
+    let (_, flush) = connection.enqueue(frame, class);
+    if flush {
+        due.push(Arc::clone(connection));
     }
 }
 

@@ -12,9 +12,12 @@ use super::carrier::Carrier;
 use super::guards::Guards;
 use super::live::{Affected, Live};
 use super::{Entry, RoomHub};
-use crate::connection::{Connection, Kind};
+use crate::connection::{Connection, Kind, flush_all};
 use crate::engine::Stream;
 use crate::protocol::{Close, ServerFrame};
+
+/// Deliveries of a stream that are passed on before the sockets are written.
+const MOST_AT_ONCE: usize = 16;
 
 /// The live rooms of a node, by the name of their stream.
 #[derive(Default)]
@@ -100,7 +103,16 @@ impl RoomHub {
         let outbound_bytes = self.settings.limits.outbound_bytes;
         let task = tokio::spawn(async move {
             while let Some(delivery) = subscription.next().await {
-                let ended = live.deliver(delivery, outbound_bytes);
+                let mut due = Vec::new();
+                let mut ended = live.deliver(delivery, outbound_bytes, &mut due);
+                // What is there already goes to each socket in one call of the system.
+                for _ in 1..MOST_AT_ONCE {
+                    let Some(delivery) = subscription.next_here() else {
+                        break;
+                    };
+                    ended.extend(live.deliver(delivery, outbound_bytes, &mut due));
+                }
+                flush_all(&mut due);
                 let Some(hub) = me.upgrade() else { return };
                 hub.end_subscriptions(&live, ended);
             }

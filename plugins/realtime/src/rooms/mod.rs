@@ -318,13 +318,14 @@ fn kept(headers: &HeaderMap) -> HeaderMap {
         "cache-control",
         "pragma",
     ];
-    let mut all = HeaderMap::new();
-    for (name, value) in headers {
-        let text = name.as_str();
-        if LEFT_OUT.contains(&text) || text.starts_with("sec-") {
-            continue;
-        }
-        let name = HeaderName::from_bytes(text.as_bytes());
+    let is_kept = |name: &HeaderName| {
+        let name = name.as_str();
+        !LEFT_OUT.contains(&name) && !name.starts_with("sec-")
+    };
+    // A map that grows has place for eight headers, which most connections do not have.
+    let mut all = HeaderMap::with_capacity(headers.keys().filter(|name| is_kept(name)).count());
+    for (name, value) in headers.iter().filter(|(name, _)| is_kept(name)) {
+        let name = HeaderName::from_bytes(name.as_str().as_bytes());
         if let (Ok(name), Ok(value)) = (name, HeaderValue::from_bytes(value.as_bytes())) {
             all.append(name, value);
         }

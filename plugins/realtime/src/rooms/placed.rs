@@ -189,7 +189,7 @@ impl Live {
         }
         let verdict = match &placed.subject {
             None => Verdict::Shown,
-            Some(subject) => verdicts.of(&self.guards, subject, tuples, (self.clock)()),
+            Some(subject) => verdicts.of(&self.guards, subject, tuples, || (self.clock)()),
         };
         let frames = match verdict {
             Verdict::Shown => &placed.frames[..],

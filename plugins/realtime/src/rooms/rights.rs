@@ -127,7 +127,7 @@ impl Live {
         if member.tuples == tuples {
             return;
         }
-        member.tuples = tuples;
+        member.tuples = self.share(tuples);
         let Some(at) = self.place_of(member) else {
             return;
         };

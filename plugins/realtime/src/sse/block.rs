@@ -156,7 +156,7 @@ fn json(value: &impl Serialize) -> String {
 }
 
 fn text(text: String) -> ServerFrame {
-    ServerFrame::from_text(text)
+    ServerFrame::from_block(text)
 }
 
 #[cfg(test)]

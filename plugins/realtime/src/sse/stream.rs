@@ -72,7 +72,7 @@ impl EventStream {
     /// The next block: first what the client has missed, then what is in the queue.
     fn next_block(&mut self) -> Option<ServerFrame> {
         if let Some(block) = self.first.pop_front() {
-            self.connection.meter().sent();
+            self.connection.meter().sent(1);
             return Some(block);
         }
         self.connection.pop()

@@ -30,6 +30,8 @@ mod recovery;
 #[path = "../support/redis.rs"]
 mod redis_server;
 mod rfc6455;
+#[cfg(all(feature = "postgres", feature = "redis"))]
+mod rolling;
 mod rooms;
 mod settings;
 mod socket;

@@ -47,20 +47,20 @@ cases! {
 }
 
 /// The database and the engine of an app.
-struct Cluster {
+pub struct Cluster {
     database: String,
     redis: Option<Redis>,
 }
 
 impl Cluster {
-    fn with_postgres() -> Self {
+    pub fn with_postgres() -> Self {
         Self {
             database: postgres::fresh_database(),
             redis: None,
         }
     }
 
-    fn with_redis() -> Self {
+    pub fn with_redis() -> Self {
         Self {
             database: postgres::fresh_database(),
             redis: Some(single()),
@@ -82,15 +82,15 @@ impl Cluster {
     }
 
     /// A node that closes its connections over a time when it stops.
-    async fn node_with(&self, drain: Duration) -> Bed {
+    pub async fn node_with(&self, drain: Duration) -> Bed {
         let engine = self.engine();
         let plugin = |plugin: linchpin_realtime::Realtime| {
             plugin.engine(engine).configure(|config| {
                 config.cluster = true;
                 config.drain = drain;
                 config.recheck = Duration::from_secs(1);
-                config.limits.handshakes_per_minute = 1_000;
-                config.limits.connections_per_user = 100;
+                config.limits.handshakes_per_minute = 10_000;
+                config.limits.connections_per_user = 1_000;
             })
         };
         Bed::on(&self.database, plugin, |auth| auth).await
@@ -121,7 +121,7 @@ fn on(node: &Bed, user: &User) -> User {
 }
 
 /// Publishes within a transaction, so that the frame takes the way of committed changes.
-async fn commit(node: &Bed, container: &str, text: &str) {
+pub async fn commit(node: &Bed, container: &str, text: &str) {
     let rooms = node.rooms();
     Cx::system("a test")
         .transaction(async |cx| {

@@ -5,7 +5,7 @@ use linchpin::{App, Config};
 use linchpin_realtime::channel::Declared;
 use linchpin_realtime::{Endpoint, EngineChoice, Realtime, RealtimeConfig, channel, sse};
 
-use crate::bed::{self, Container};
+use crate::bed::{self, Container, Thread};
 
 #[entity(routes(auth = none))]
 #[derive(Clone, Debug)]
@@ -24,6 +24,13 @@ pub enum NoticeLive {
 pub enum Twice {
     #[on(Container::updated)]
     Container(Container),
+}
+
+/// The gate of a thread leads to its container, which is not the record of the room.
+#[channel(of = Thread, name = "live")]
+pub enum ThreadLive {
+    #[on(Thread::updated)]
+    Thread(Thread),
 }
 
 sse! {
@@ -52,6 +59,15 @@ async fn refused(plugin: Realtime) -> String {
 fn text(error: &Error) -> String {
     let startup = error.startup().map(ToString::to_string);
     startup.unwrap_or_else(|| format!("{error:?}"))
+}
+
+#[tokio::test]
+async fn events_whose_gate_leads_elsewhere_stop_the_start() {
+    let told = refused(Realtime::new(Declared::default().channel::<ThreadLive>())).await;
+    let part = "forwards events of `Thread` itself, whose gate `container_id -> Container` leads \
+                to another record than the room's: forward them by a channel of `Container`, with \
+                `by = container_id`";
+    assert!(told.contains(part), "{told}");
 }
 
 #[tokio::test]

@@ -9,7 +9,7 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
-use tokio_tungstenite::tungstenite::http::{HeaderName, HeaderValue};
+use tokio_tungstenite::tungstenite::http::{HeaderName, HeaderValue, Request};
 use tokio_tungstenite::tungstenite::{Error, protocol::CloseFrame};
 use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, connect_async};
 
@@ -38,16 +38,7 @@ impl Socket {
         path: &str,
         headers: &[(&str, &str)],
     ) -> Result<Self, Refused> {
-        let mut request = format!("ws://{address}{path}")
-            .into_client_request()
-            .unwrap();
-        for (name, value) in headers {
-            let name = HeaderName::from_bytes(name.as_bytes()).unwrap();
-            request
-                .headers_mut()
-                .insert(name, HeaderValue::from_str(value).unwrap());
-        }
-        match connect_async(request).await {
+        match connect_async(request(address, path, headers)).await {
             Ok((socket, _)) => Ok(Self(socket)),
             Err(Error::Http(response)) => {
                 let body = response.body().as_deref().unwrap_or_default();
@@ -60,6 +51,12 @@ impl Socket {
             }
             Err(other) => panic!("{other}"),
         }
+    }
+
+    /// Opens a connection; `None` if the server does not answer or refuses it.
+    pub async fn attempt(address: SocketAddr, headers: &[(&str, &str)]) -> Option<Self> {
+        let opened = connect_async(request(address, "/__ws", headers)).await;
+        opened.ok().map(|(socket, _)| Self(socket))
     }
 
     pub async fn send(&mut self, frame: Json) {
@@ -136,4 +133,16 @@ impl Socket {
             frames.push(frame);
         }
     }
+}
+
+/// The request of a handshake.
+fn request(address: SocketAddr, path: &str, headers: &[(&str, &str)]) -> Request<()> {
+    let request = format!("ws://{address}{path}").into_client_request();
+    let mut request = request.unwrap();
+    for (name, value) in headers {
+        let name = HeaderName::from_bytes(name.as_bytes()).unwrap();
+        let value = HeaderValue::from_str(value).unwrap();
+        request.headers_mut().insert(name, value);
+    }
+    request
 }

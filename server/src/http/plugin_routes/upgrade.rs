@@ -126,8 +126,10 @@ enum Io {
 
 impl Socket {
     /// The socket of a connection, with the bytes that were read already.
-    pub(crate) fn new(stream: TcpStream, read: Bytes) -> Self {
-        Self(Io::Own(stream, read))
+    pub(crate) fn new(stream: TcpStream, read: &Bytes) -> Self {
+        // A copy: even an empty slice would keep the buffer of the whole request alive, 8 KiB for
+        // each socket.
+        Self(Io::Own(stream, Bytes::copy_from_slice(read)))
     }
 
     /// A connection that another server has accepted.
@@ -155,7 +157,7 @@ impl AsyncRead for Socket {
                 into.put_slice(&read[..n]);
                 read.advance(n);
                 if read.is_empty() {
-                    // An empty slice would keep the buffer of the request alive.
+                    // An empty slice would keep its memory.
                     *read = Bytes::new();
                 }
                 Poll::Ready(Ok(()))

@@ -4,6 +4,7 @@ mod authentication;
 mod execution;
 mod hostile;
 mod limits;
+mod output;
 mod wire;
 
 use std::collections::BTreeSet;

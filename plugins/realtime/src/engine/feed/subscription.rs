@@ -132,12 +132,7 @@ impl Subscription {
     /// it waits. A canceled call loses nothing.
     pub async fn next(&mut self) -> Option<Delivery> {
         loop {
-            if let Some(delivery) = self.ready.pop_front() {
-                match &delivery {
-                    Delivery::Frame(frame) => self.delivered = frame.position,
-                    Delivery::Reset { position, .. } => self.delivered = *position,
-                    Delivery::Message(_) => {}
-                }
+            if let Some(delivery) = self.deliver() {
                 return Some(delivery);
             }
             let may_compare = self
@@ -169,6 +164,37 @@ impl Subscription {
                 },
             }
         }
+    }
+
+    /// The next delivery, if it is here already. It never reads the stream.
+    pub(crate) fn next_here(&mut self) -> Option<Delivery> {
+        loop {
+            if let Some(delivery) = self.deliver() {
+                return Some(delivery);
+            }
+            if self.doubt {
+                return None;
+            }
+            match self.feed.inbox.take() {
+                Next::Item(Item::Message(message)) => return Some(Delivery::Message(message)),
+                Next::Item(Item::Frame(frame)) => self.hear(frame),
+                Next::Compare => {
+                    self.doubt = true;
+                    self.retry = None;
+                }
+                Next::End | Next::Wait => return None,
+            }
+        }
+    }
+
+    fn deliver(&mut self) -> Option<Delivery> {
+        let delivery = self.ready.pop_front()?;
+        match &delivery {
+            Delivery::Frame(frame) => self.delivered = frame.position,
+            Delivery::Reset { position, .. } => self.delivered = *position,
+            Delivery::Message(_) => {}
+        }
+        Some(delivery)
     }
 
     /// Judges a frame.

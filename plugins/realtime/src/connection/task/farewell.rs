@@ -1,0 +1,89 @@
+//! The end of a connection.
+
+use std::future::poll_fn;
+use std::io::ErrorKind;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use tokio::time::{Instant, timeout};
+use tokio_tungstenite::tungstenite::Utf8Bytes;
+use tokio_tungstenite::tungstenite::protocol::CloseFrame;
+
+use super::{Task, would_block};
+use crate::connection::output::Progress;
+use crate::protocol::Close;
+
+/// The longest time for the last frames, the close frame and the answer to it.
+const FAREWELL: Duration = Duration::from_secs(2);
+
+impl Task {
+    /// Sends what waits and the close frame, and lets the client answer it.
+    pub(super) async fn farewell(mut self, why: Close) {
+        if matches!(why, Close::SlowConsumer | Close::Heartbeat) {
+            self.connection.clear();
+        }
+        let frame = CloseFrame {
+            code: why.code().into(),
+            reason: Utf8Bytes::from_static(why.reason()),
+        };
+        let goodbye = async {
+            self.written().await?;
+            match self.ws.close(Some(frame)) {
+                Ok(()) => {}
+                Err(error) if would_block(&error) => {}
+                Err(_) => return None,
+            }
+            self.written().await?;
+            // Without reading what is on its way, the operating system would reset the connection,
+            // and the client could lose the close frame.
+            poll_fn(|cx| self.poll_end(cx)).await;
+            poll_fn(|cx| self.connection.shut_down(cx)).await.ok()?;
+            poll_fn(|cx| self.poll_silence(cx)).await;
+            Some(())
+        };
+        let _ = timeout(FAREWELL, goodbye).await;
+        self.connection.finish(why);
+    }
+
+    /// Waits until everything is written; `None` if it cannot be.
+    async fn written(&mut self) -> Option<()> {
+        let connection = &self.connection;
+        poll_fn(|cx| {
+            connection.register(cx.waker());
+            match connection.write(Instant::now()).0 {
+                Progress::All => Poll::Ready(Some(())),
+                Progress::Part => Poll::Pending,
+                Progress::Broken => Poll::Ready(None),
+            }
+        })
+        .await
+    }
+
+    /// Reads messages and forgets them, until the client has answered the close frame.
+    fn poll_end(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if self.unreadable {
+            return Poll::Ready(());
+        }
+        self.connection.register(cx.waker());
+        loop {
+            match self.ws.read() {
+                Ok(_) => {}
+                Err(error) if would_block(&error) => return Poll::Pending,
+                Err(_) => return Poll::Ready(()),
+            }
+        }
+    }
+
+    /// Reads bytes and forgets them, until the client has closed its side.
+    fn poll_silence(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        self.connection.register(cx.waker());
+        let mut rest = [0; 512];
+        loop {
+            match self.connection.read(&mut rest) {
+                Ok(n) if n > 0 => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Poll::Pending,
+                _ => return Poll::Ready(()),
+            }
+        }
+    }
+}
