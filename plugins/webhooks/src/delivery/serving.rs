@@ -4,7 +4,7 @@ use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use linchpin::{Cx, Error, Result, Timestamp};
+use linchpin::{Code, Cx, Error, Result, Timestamp};
 use tokio::sync::watch;
 use tokio::task::{JoinError, JoinSet};
 
@@ -19,6 +19,14 @@ use crate::entity::{
 };
 use crate::secrets::Secrets;
 
+/// The pauses before results are written again, if the store was not available or ended one of two
+/// transactions that waited for each other. What is not written is sent again after the lease.
+const WRITE_PAUSES: [Duration; 4] = [
+    Duration::from_millis(50),
+    Duration::from_millis(500),
+    Duration::from_secs(2),
+    Duration::from_secs(5),
+];
 /// How many rounds of attempts are read at once.
 const ROUNDS: usize = 4;
 
@@ -361,6 +369,20 @@ impl Serving {
 
     /// Writes results, unless the lease was lost. Returns the present record, if it was not.
     async fn settle(&self, done: &[Flight]) -> Result<Option<WebhookEndpoint>> {
+        for pause in WRITE_PAUSES {
+            match self.settle_once(done).await {
+                Err(error) if error.code() == Code::Unavailable => {
+                    let endpoint = self.leased.endpoint.id.as_str();
+                    tracing::debug!(%error, endpoint, "results of deliveries are written again");
+                    tokio::time::sleep(pause).await;
+                }
+                settled => return settled,
+            }
+        }
+        self.settle_once(done).await
+    }
+
+    async fn settle_once(&self, done: &[Flight]) -> Result<Option<WebhookEndpoint>> {
         let (workers, now) = (&self.workers, self.workers.now());
         let cx = workers.cx();
         let settled = cx.transaction(async |cx| {

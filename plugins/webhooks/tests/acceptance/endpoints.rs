@@ -1,12 +1,39 @@
 //! Endpoints: who may manage them, what is refused, and where the secret goes.
 
+use std::sync::Arc;
+
 use linchpin::Cx;
 use linchpin::seal::Rekey;
 use linchpin_webhooks::WebhooksConfig;
+use parking_lot::Mutex;
 use serde_json::{Value as Json, json};
+use tracing_subscriber::fmt::MakeWriter;
 
 use crate::bed::{Bed, FIRST, SECOND};
-use crate::receiver::Receiver;
+use crate::receiver::{Plan, Receiver};
+
+/// What the app has logged.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl std::io::Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+impl MakeWriter<'_> for Log {
+    type Writer = Self;
+
+    fn make_writer(&self) -> Self {
+        self.clone()
+    }
+}
 
 #[tokio::test]
 async fn a_manager_creates_reads_changes_and_deletes_an_endpoint() {
@@ -193,7 +220,13 @@ async fn addresses_events_and_headers_are_checked() {
 }
 
 #[tokio::test]
-async fn a_secret_is_in_no_table_and_in_one_answer() {
+async fn a_secret_is_in_no_table_and_no_log_and_in_one_answer() {
+    // Everything runs on the thread of the test, so the log of the app comes here.
+    let log = Log::default();
+    let subscriber = tracing_subscriber::fmt()
+        .with_max_level(tracing::Level::TRACE)
+        .with_writer(log.clone());
+    let _logged = tracing::subscriber::set_default(subscriber.finish());
     let (bed, receiver) = (Bed::start().await, Receiver::start().await);
     let own = "whsec_QUJDREVGR0hJSktMTU5PUFFSU1RVVldYWVphYmNkZWY=";
     let made = bed
@@ -204,10 +237,21 @@ async fn a_secret_is_in_no_table_and_in_one_answer() {
         .as_str()
         .unwrap()
         .to_owned();
+    // An error does not repeat a secret that was refused.
+    let refused = "whsec_QUJDREVGR0hJSktM";
+    let body = json!({ "url": receiver.url(), "events": ["*"], "secret": refused });
+    let answer = bed.admin().post("/webhooks/endpoints", body).await.unwrap();
+    assert_eq!(answer.status(), 400);
+    assert!(!answer.text().unwrap().contains(refused));
+    receiver.next([Plan::status(500)]);
     bed.order("one").await;
     receiver.until(2).await;
     let path = bed.path();
     bed.app.stop().await.unwrap();
+    let log = log.0.lock().clone();
+    let has = |text: &[u8]| log.windows(text.len()).any(|part| part == text);
+    assert!(has(b"webhooks"), "the log was written");
+    assert!(!has(refused.as_bytes()), "the refused secret is in the log");
     let mut stored = std::fs::read(&path).unwrap();
     let log = path.with_file_name("app.db-wal");
     stored.extend(std::fs::read(log).unwrap_or_default());
@@ -217,6 +261,7 @@ async fn a_secret_is_in_no_table_and_in_one_answer() {
             !stored.windows(key.len()).any(|part| part == key),
             "the secret is in the file"
         );
+        assert!(!has(key), "the secret is in the log");
     }
 }
 
