@@ -1,9 +1,9 @@
 //! Hints for editors. rust-analyzer sets `cfg(rust_analyzer)`; for rustc the called macro of the
 //! runtime is empty.
 //!
-//! Some words of a declaration are repeated in a form that an editor knows. Names of fields become
-//! members of the record, so that go-to-definition and rename work. Options become names in a
-//! module of the runtime, so that the editor completes them.
+//! The expansion repeats some words of a declaration in a form that an editor understands. Names of
+//! fields become members of the record, so that go-to-definition and rename work. Options become
+//! names in a module of the runtime, so that the editor completes them.
 
 use proc_macro2::{Ident, TokenStream, TokenTree};
 use quote::{ToTokens, format_ident, quote};
@@ -21,8 +21,8 @@ pub(crate) struct Hints {
 }
 
 impl Hints {
-    /// Completes the names of a module of `__private::editor` at the start of each option of the
-    /// list.
+    /// Offers the names in `__private::editor::<module>` as completions of the first word of each
+    /// option in `list`.
     pub(crate) fn offer(self, module: &str, list: TokenStream) -> Self {
         self.words(module, beginnings(list))
     }
@@ -35,8 +35,8 @@ impl Hints {
         self
     }
 
-    /// Completes the kinds at a bare word in the position of the kind, and then the options of the
-    /// kind.
+    /// Offers the kinds as completions if `kind =` is followed by a bare word, and the options of
+    /// the kind.
     pub(crate) fn operation(args: &TokenStream) -> Self {
         let mut ignored = Diagnostics::new();
         let options = options::parse(args.clone(), &mut ignored);
@@ -57,8 +57,8 @@ impl Hints {
         let module = text
             .filter(|text| kinds::names().any(|kind| kind == text))
             .unwrap_or_else(|| "operation".to_owned());
-        // A complete option needs no completion. There are many operations, and each word adds
-        // code.
+        // A word that is already an option needs no completion. Each hint adds code to the
+        // expansion, and apps have many operations.
         let options = kinds::options()
             .find(|(kind, _)| *kind == module)
             .map(|(_, options)| options)
@@ -85,7 +85,7 @@ impl Hints {
     }
 }
 
-/// Returns the first words of options, without those that cannot be names of items.
+/// Returns the first word of each option, except keywords, which cannot name an item.
 fn beginnings(list: TokenStream) -> Vec<Ident> {
     let mut begins = true;
     let mut words = Vec::new();
@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_are_the_beginnings_of_options() {
+    fn hints_hold_the_first_word_of_each_option() {
         let hints = Hints::default()
             .offer(
                 "entity",
@@ -157,10 +157,10 @@ mod tests {
             .to_string()
     }
 
-    /// The runtime's names are those that the macros accept, without words that cannot be names of
-    /// items.
+    /// The names in `core/src/__private/editor.rs` are the options that the macros accept, except
+    /// the keywords `match` and `crate`, which cannot name an item.
     #[test]
-    fn the_runtime_offers_what_there_is() {
+    fn the_runtime_offers_every_option_that_the_macros_accept() {
         let text = include_str!("../../core/src/__private/editor.rs");
         let words = |text: &str| {
             let lines = text

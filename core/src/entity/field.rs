@@ -1,4 +1,4 @@
-//! Field types: which Rust types a field may have, and the markers that name fields in code.
+//! Field types: the Rust types that a field may have, and the markers that name fields in code.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -21,7 +21,7 @@ pub enum Kind {
     Number,
     /// A point in time.
     Date,
-    /// One text of a fixed list.
+    /// One of the variants of an enum, stored as its wire name.
     Enum(&'static EnumDesc),
     /// A list of strings.
     StringArray,
@@ -95,9 +95,9 @@ pub struct EnumDesc {
 pub trait FieldType: Sized {
     /// The kind of the field.
     const KIND: Kind;
-    /// Whether it is an `Option`.
+    /// Whether this type is an `Option`.
     const OPTIONAL: bool = false;
-    /// Whether every JSON is a value of it, so that no schema describes it.
+    /// Whether every JSON value is valid for this type, so that values are not checked against it.
     #[doc(hidden)]
     const ANY: bool = false;
     /// The type inside the `Option` for `Option<T>`, else the type itself.

@@ -10,22 +10,22 @@ use linchpin_vocabulary::kind::{self as facts, KindFacts};
 /// The options of a computed aggregate.
 #[derive(Debug)]
 pub struct ComputedAggregate {
-    /// The entity of the counted records.
+    /// The entity of the aggregated records.
     pub source: &'static EntityDesc,
     /// The condition on these records.
     pub filter: FilterSpec,
     /// The computed values.
     pub compute: &'static [Output],
-    /// Whether an object of all values is written instead of the one value.
+    /// Whether all computed values are written as one object, instead of a single value.
     pub object: bool,
     /// The entity of the written record; `None` means the operation's own entity.
     pub target: Option<&'static EntityDesc>,
-    /// The fields that identify the record: the primary key or a whole unique.
+    /// The fields that identify the written record: the primary key or all fields of a unique.
     pub matches: &'static [AssignSpec],
     /// The written field.
     pub field: usize,
-    /// Whether, of concurrent calls for one record, the last one includes the records that the
-    /// earlier ones read.
+    /// Whether concurrent calls for one record run one after the other, so that the value of the
+    /// last call includes every record that an earlier call read.
     pub atomic: bool,
 }
 
@@ -68,8 +68,8 @@ impl ComputedAggregate {
         }
     }
 
-    /// Of concurrent calls for one record, the last one includes the records that the earlier ones
-    /// read.
+    /// Runs concurrent calls for one record one after the other, so that the value of the last call
+    /// includes every record that an earlier call read.
     #[must_use]
     pub const fn atomic(self) -> Self {
         Self {
@@ -78,7 +78,7 @@ impl ComputedAggregate {
         }
     }
 
-    /// Writes an object of all values.
+    /// Writes all computed values as one object.
     #[must_use]
     pub const fn object(self) -> Self {
         Self {
@@ -98,8 +98,8 @@ impl Kind for ComputedAggregate {
     }
 
     fn statements(&self, _: &EntityDesc) -> Option<usize> {
-        // Three statements lock the record, compute and write. Or one statement does all of it; if
-        // it changes nothing, others find the reason.
+        // Three statements lock the record, compute the value and write it. Or one statement does
+        // all of this; if it writes nothing, more statements find the reason.
         Some(3)
     }
 

@@ -49,7 +49,7 @@ pub(super) fn known(field: &Field, expr: &Expr) -> Known {
     if let Some(text) = options::as_text(expr).map(syn::LitStr::value) {
         return match (field.kind, parse_date(&text)) {
             (Kind::Date, Some(millis)) => Known::Number(millis as f64),
-            // The type behind an alias may be text or a date.
+            // The type may be an alias of text or of a date.
             (Kind::Other, Some(_)) => unknown(),
             _ => Known::Text(text),
         };
@@ -135,11 +135,11 @@ struct Cells {
     /// The possible positions of a value: odd ones are marks, even ones are between marks.
     positions: Vec<Option<usize>>,
     symbols: Vec<Symbol>,
-    /// The conditions that may be true or false for every value.
+    /// The names of the conditions that do not depend on the position of the value.
     free: Vec<String>,
 }
 
-/// The maximum number of combinations that are tried for a field.
+/// The maximum number of combinations to try for a field.
 const MOST: usize = 20_000;
 
 /// Returns the possible combinations of truth values for the conditions on a field. `None` if there
@@ -481,7 +481,7 @@ impl World<'_, '_> {
         let Some(at) = self.position() else {
             return false;
         };
-        // For a known text, its content decides.
+        // If both texts are known, their content decides.
         if let (Value::Literal(_, expr), true) = (value, at % 2 == 1)
             && let (Known::Text(part), Known::Text(whole)) =
                 (known(of, expr), &self.cells.marks[at / 2])
@@ -523,7 +523,7 @@ fn free(scope: &Scope<'_>, of: &Field, (i, cond): (usize, &Cond), value: &Value)
         Value::Literal(_, expr) => format!("{:?}", known(of, expr)),
         value => symbol(value),
     };
-    // A condition that may be dropped is independent of the other conditions.
+    // A call may omit the parameter, which drops this condition only. So it has a name of its own.
     let own = param.is_some_and(|param| !param.required && param.default.is_none());
     Some(if own {
         format!("{kind} {what} {i}")

@@ -1,5 +1,5 @@
-//! Decides whether conditions can hold together. All checks for "never" or "always" use this
-//! procedure.
+//! Decides whether conditions can hold together. All checks that a filter never or always matches
+//! use this procedure.
 //!
 //! A filter is a tree of conditions. The values of each field are divided into cells: null, each
 //! value that a condition names, and the ranges between those. In one cell each condition is true
@@ -14,7 +14,7 @@ use syn::Expr;
 use super::cells;
 use super::scope::{Cond, Resolved, Scope};
 
-/// A filter that must be true, or one that must be false.
+/// A filter and its required result: true if `holds`, else false.
 #[derive(Clone, Copy)]
 pub(super) struct Clause<'r> {
     pub(super) filter: &'r Resolved,
@@ -26,8 +26,8 @@ pub(super) enum Verdict {
     /// They can hold, as far as is known.
     Possible,
     Impossible,
-    /// They cannot hold if all fields of one of these lists have the named property. Const
-    /// evaluation checks it.
+    /// They cannot hold if, in one of these lists, the statement of each entry about its enum is
+    /// true. The expansion checks it in a const.
     Unless(Vec<Vec<Named>>),
 }
 
@@ -35,7 +35,8 @@ pub(super) enum Verdict {
 pub(super) struct Named {
     pub(super) field: usize,
     pub(super) variants: Vec<Expr>,
-    /// Whether they must be all variants of the enum, or only differ.
+    /// If true, the entry states that the enum has no other variants. If false, it states only that
+    /// the named ones differ from each other.
     pub(super) all: bool,
 }
 
@@ -58,8 +59,8 @@ const STEPS: u32 = 50_000;
 /// The maximum number of enum fields whose named variants are assumed to be all variants.
 const ENUMS: usize = 4;
 
-/// Whether clauses can hold together. An enum with at least `exhausted` named variants may have no
-/// others.
+/// Whether clauses can hold together. If the conditions name at least `exhausted` variants of an
+/// enum, the case that it has no others is tried too.
 pub(super) fn possible(scope: &Scope<'_>, clauses: &[Clause<'_>], exhausted: usize) -> Verdict {
     let mut conds = Vec::new();
     let tree = Tree::All(
@@ -94,7 +95,7 @@ pub(super) fn possible(scope: &Scope<'_>, clauses: &[Clause<'_>], exhausted: usi
         let (mut known, mut steps) = (vec![None; conds.len()], STEPS);
         lines.is_none_or(|lines| search(&tree, &lines, &mut known, &mut steps))
     };
-    // The answer holds only if variants that may be consts have different values.
+    // The verdict is right only if variants that may be consts have different values.
     let needs = |closed: &[bool]| -> Vec<Named> {
         let each = fields.iter().zip(&named).zip(closed);
         each.filter(|((_, variants), closed)| **closed || variants.doubtful)

@@ -1,12 +1,12 @@
-//! The grammar: commands with their arguments and options.
+//! The commands of the command line, with their arguments and options, and the text of `--help`.
 
-/// An option.
+/// An option of a command.
 pub(super) struct Opt {
     /// `--dry-run`.
     pub(super) name: &'static str,
     /// The name of its value; empty for an option without a value.
     pub(super) value: &'static str,
-    /// What it does.
+    /// Its description in `--help`.
     pub(super) about: &'static str,
 }
 
@@ -18,7 +18,7 @@ pub(super) struct Spec {
     pub(super) arguments: &'static [&'static str],
     /// The names of its own options.
     pub(super) options: &'static [&'static str],
-    /// What it does.
+    /// Its description in `--help`.
     pub(super) about: &'static str,
 }
 

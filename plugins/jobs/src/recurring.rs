@@ -1,4 +1,5 @@
-//! Jobs that recur: a job with a key of its own, whose due time is set anew after each run.
+//! Recurring jobs. Each has one record with the key `schedule`; after each run, its due time is set
+//! to the next time of its schedule.
 
 use std::time::SystemTime;
 
@@ -7,10 +8,10 @@ use linchpin::{Code, Cx, Error, Field, Result, Timestamp};
 
 use crate::entity::{QueuedJob, QueuedJobAdapter, QueuedJobCreate, QueuedJobPatch, queued_job};
 
-/// The key of the job of a schedule. No other job has it.
+/// The key of the records of recurring jobs. No other job has it.
 pub(crate) const KEY: &str = "schedule";
 
-/// A job that recurs.
+/// A recurring job, as the app declares it.
 #[derive(Clone, Debug)]
 pub(crate) struct Recurring {
     pub(crate) name: &'static str,
@@ -18,7 +19,8 @@ pub(crate) struct Recurring {
     pub(crate) schedule: cronexpr::Crontab,
 }
 
-/// Parses a cron expression with a time zone: `0 3 * * * Europe/Berlin`.
+/// Parses a cron expression of five fields with an optional time zone: `0 3 * * * Europe/Berlin`.
+/// The default is UTC.
 pub(crate) fn parse(text: &str) -> std::result::Result<cronexpr::Crontab, String> {
     let five = text.split_whitespace().count() == 5;
     let whole = if five {
@@ -30,7 +32,7 @@ pub(crate) fn parse(text: &str) -> std::result::Result<cronexpr::Crontab, String
 }
 
 impl Recurring {
-    /// The first time of the schedule after an instant.
+    /// Returns the first time of the schedule after `at`.
     pub(crate) fn after(&self, at: Timestamp) -> Result<Timestamp> {
         let millis = at.millis();
         let start = cronexpr::MakeTimestamp::from_millisecond(millis).map_err(Error::internal)?;
@@ -42,7 +44,8 @@ impl Recurring {
         Ok(Timestamp::from_millis(next))
     }
 
-    /// Adds the job, unless it exists. A schedule that has become more frequent takes effect at once.
+    /// Creates the record of this job. If it exists, updates its payload, and its due time if the
+    /// schedule now has an earlier one.
     pub(crate) async fn ensure(&self, records: &QueuedJobAdapter, cx: &Cx) -> Result<()> {
         let due_at = self.after(cx.now())?;
         let known = queued_job::name
@@ -77,7 +80,7 @@ impl Recurring {
             }
         };
         match done {
-            // Another process has done the same.
+            // Another process created, changed or removed the record at the same time.
             Err(error)
                 if matches!(
                     error.code(),

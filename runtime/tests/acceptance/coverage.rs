@@ -243,7 +243,7 @@ const ON_EVERY_STORE: &[(&str, &[&str])] = &[
             "records_without_a_tenant_are_public",
             "permissions_allow_deny_and_abstain",
             "a_counter_follows_every_change",
-            "a_transition_accepts_a_record_that_is_there_already",
+            "a_transition_accepts_a_record_that_is_already_in_the_target_state",
             "restore_brings_a_deleted_record_back",
             "concurrent_claims_get_different_records",
             "a_lookup_offers_named_sorts",

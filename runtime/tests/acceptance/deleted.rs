@@ -16,7 +16,7 @@ pub enum Stage {
     Gone,
 }
 
-/// A page whose deletion is a date.
+/// An entity with `soft_delete` by a date.
 #[entity(
     tenant(team, optional),
     soft_delete(deleted_at),
@@ -59,7 +59,7 @@ pub const TRASH: Operation<Leaf>;
 #[operation(kind = "lookup", fields(slug = param(slug)), returns = "one", deleted = "only", route(roles = ["editor"]))]
 pub const LOST: Operation<Leaf>;
 
-/// A page whose deletion is a stage.
+/// An entity with `soft_delete` by an enum variant.
 #[entity(soft_delete(stage = Stage::Gone), routes(auth = none, roles = ["editor"], create(auth = none)))]
 #[derive(Clone, Debug)]
 pub struct Sheet {
@@ -80,7 +80,7 @@ static LEAVES: Package = package!(
     ]
 );
 
-cases!(&crate::deleted::LEAVES => a_transition_accepts_a_record_that_is_there_already, restore_brings_a_deleted_record_back, only_what_is_deleted, marks_of_an_enum, tenants, versions, races);
+cases!(&crate::deleted::LEAVES => a_transition_accepts_a_record_that_is_already_in_the_target_state, restore_brings_a_deleted_record_back, a_lookup_of_deleted_records_omits_other_records, restore_sets_a_deletion_enum_to_its_default, restore_is_restricted_to_the_tenant, restore_checks_the_version, one_of_several_concurrent_restores_succeeds);
 
 async fn send(s: &Server, method: &str, path: &str, body: &Json) -> Reply {
     let token = s.token("e", &["editor"]);
@@ -114,7 +114,7 @@ async fn make(s: &Server, id: &str, slug: &str) {
     );
 }
 
-async fn a_transition_accepts_a_record_that_is_there_already(s: &Server) {
+async fn a_transition_accepts_a_record_that_is_already_in_the_target_state(s: &Server) {
     make(s, "a", "a").await;
     let first = call(s, "POST", "/leaves/a/publish").await;
     assert_eq!(
@@ -146,7 +146,7 @@ async fn a_transition_accepts_a_record_that_is_there_already(s: &Server) {
     assert_eq!(call(s, "POST", "/leaves/a/shelve").await.status, 200);
     let third = call(s, "POST", "/leaves/a/publish").await;
     assert_eq!(third.code(), (400, "invalid_transition"));
-    // Without the option, the second call finds the wrong state.
+    // Without `already = "ok"`, the second call is refused.
     assert_eq!(
         call(s, "POST", "/leaves/a/shelve").await.code(),
         (400, "invalid_transition")
@@ -189,7 +189,7 @@ async fn restore_brings_a_deleted_record_back(s: &Server) {
     assert_eq!(call(s, "GET", "/leaves/a").await.status, 404);
     assert_eq!(call(s, "GET", "/leaves/lost/slug").await.json()["id"], "a");
     call(s, "DELETE", "/leaves/b").await;
-    // Two deleted records have it: the response contains the first one in the order.
+    // Two deleted records have this slug. The lookup returns the first one in the sort order.
     assert_eq!(call(s, "GET", "/leaves/lost/slug").await.json()["id"], "a");
     assert_eq!(call(s, "POST", "/leaves/a/restore").await.status, 200);
     // A purged record cannot be restored.
@@ -202,7 +202,7 @@ async fn restore_brings_a_deleted_record_back(s: &Server) {
         call(s, "POST", "/leaves/b/restore").await.code(),
         (404, "not_found")
     );
-    // Both routes need an authenticated caller.
+    // All three routes require the role `editor`.
     let token = s.token("e", &[]);
     for (method, path) in [
         ("POST", "/leaves/a/restore"),
@@ -218,7 +218,7 @@ async fn restore_brings_a_deleted_record_back(s: &Server) {
     }
 }
 
-async fn only_what_is_deleted(s: &Server) {
+async fn a_lookup_of_deleted_records_omits_other_records(s: &Server) {
     for id in ["a", "b", "c", "d", "e"] {
         make(s, id, id).await;
     }
@@ -260,7 +260,7 @@ async fn only_what_is_deleted(s: &Server) {
     );
 }
 
-async fn marks_of_an_enum(s: &Server) {
+async fn restore_sets_a_deletion_enum_to_its_default(s: &Server) {
     assert_eq!(
         send(s, "POST", "/sheets", &json!({"id": "a", "stage": "live"}))
             .await
@@ -277,7 +277,7 @@ async fn marks_of_an_enum(s: &Server) {
     assert_eq!(call(s, "GET", "/sheets/a").await.status, 200);
 }
 
-async fn tenants(s: &Server) {
+async fn restore_is_restricted_to_the_tenant(s: &Server) {
     let leaves = s.running().adapter::<Leaf>().unwrap();
     let of = |team: &str| {
         linchpin::Cx::actor(linchpin::Actor {
@@ -300,7 +300,7 @@ async fn tenants(s: &Server) {
     assert_eq!(leaves.restore(&of("red"), "a").await.unwrap().slug, "s");
 }
 
-async fn versions(s: &Server) {
+async fn restore_checks_the_version(s: &Server) {
     make(s, "a", "a").await;
     call(s, "DELETE", "/leaves/a").await;
     let token = s.token("e", &["editor"]);
@@ -317,7 +317,7 @@ async fn versions(s: &Server) {
     assert_eq!(restore("\"2\"").await.status, 200);
 }
 
-async fn races(s: &Server) {
+async fn one_of_several_concurrent_restores_succeeds(s: &Server) {
     make(s, "a", "a").await;
     for round in 0..10 {
         call(s, "DELETE", "/leaves/a").await;

@@ -1,4 +1,5 @@
-//! A uuid is the same one in upper case: for requests and for code.
+//! UUIDs are accepted in upper and lower case and stored in lower case, for requests and for calls
+//! from code.
 
 #![allow(missing_docs)] // test entities
 
@@ -30,7 +31,7 @@ pub const PUT_ON: Operation<Badge>;
 #[operation(kind = "upsert", match(device), set(doors), on_create(id = uuid()))]
 pub const ISSUE: Operation<Badge>;
 
-/// By its key, in any case.
+/// Returns the badge with this id, in upper or lower case.
 #[operation(
     kind = "custom",
     http(method = "GET"),
@@ -46,18 +47,18 @@ async fn shown<S: CustomStore>(_: CustomCall<Badge, S>, key: String) -> linchpin
     Ok(key)
 }
 
-static GATE: Package = package!(
-    name = "gate",
+static BADGES: Package = package!(
+    name = "badges",
     entities = [entity(Badge, [OF_DEVICE, PUT_ON, ISSUE, SHOWN])]
 );
 
-cases!(&super::GATE => requests_and_code);
+cases!(&super::BADGES => uuids_ignore_case_in_requests_and_in_code);
 
 const ID: &str = "0193E7A0-0000-7000-8000-00000000000A";
 const DEVICE: &str = "0193E7A0-0000-7000-8000-00000000000B";
 const OTHER: &str = "0193E7A0-0000-7000-8000-00000000000C";
 
-async fn requests_and_code(s: &Server) {
+async fn uuids_ignore_case_in_requests_and_in_code(s: &Server) {
     let small = str::to_ascii_lowercase;
     let (badges, cx) = (s.running().adapter::<Badge>().unwrap(), Cx::system("test"));
     let new = BadgeCreate {
@@ -70,7 +71,7 @@ async fn requests_and_code(s: &Server) {
         (made.id, made.device, made.doors),
         (small(ID), small(DEVICE), vec![small(OTHER)])
     );
-    // However it is named.
+    // Lookups by an upper-case UUID find the record.
     assert!(badges.get(&cx, ID).await.unwrap().is_some());
     assert!(badges.of_device(&cx, DEVICE).await.unwrap().is_some());
     let query = BadgeListQuery::new().filter(badge::device.eq(DEVICE.to_owned()));
@@ -118,7 +119,7 @@ async fn requests_and_code(s: &Server) {
             .json()["id"],
         small(ID)
     );
-    // Invalid uuids are refused in both cases.
+    // An invalid UUID is refused.
     let wrong = BadgeCreate {
         id: OTHER.to_owned(),
         device: "0193E7A".to_owned(),

@@ -18,8 +18,9 @@ use self::array::{
     concurrent_pushes_all_arrive,
 };
 use self::batch::{
-    a_batch_applies_every_condition, a_batch_deletes_all_matches, a_batch_updates_all_matches,
-    a_batch_without_a_match_changes_nothing, a_void_batch_returns_nothing, bat_unique,
+    a_batch_applies_every_condition, a_batch_deletes_all_matches,
+    a_batch_that_violates_a_unique_changes_nothing, a_batch_updates_all_matches,
+    a_batch_without_a_match_changes_nothing, a_void_batch_returns_nothing,
 };
 use self::consume::{
     concurrent_consumes_succeed_once, cons_in_use, cons_many, consume_ignores_expired_records,
@@ -239,7 +240,7 @@ pub static WRITES: Package = package!(
 cases!(&super::WRITES =>
     field_update_writes_its_fields, field_update_refuses_other_fields, field_update_validates_its_fields, partial_fields_may_be_omitted, nullable_fields_may_be_cleared, match_conditions_restrict_a_field_update,
     array_push_adds_a_value_once, array_push_without_dedupe_repeats_values, array_pull_removes_all_equal_values, array_set_replaces_the_list, array_push_creates_an_optional_list, array_push_of_a_context_value, concurrent_pushes_all_arrive, arr_bounds,
-    a_batch_updates_all_matches, a_batch_deletes_all_matches, a_batch_without_a_match_changes_nothing, a_batch_applies_every_condition, a_void_batch_returns_nothing, bat_unique,
+    a_batch_updates_all_matches, a_batch_deletes_all_matches, a_batch_without_a_match_changes_nothing, a_batch_applies_every_condition, a_void_batch_returns_nothing, a_batch_that_violates_a_unique_changes_nothing,
     upsert_creates_then_updates, upsert_keeps_omitted_fields, concurrent_upserts_create_once, ups_by_key, ups_other_unique, ups_checked, ups_out_of_reach,
     consume_returns_a_record_once, consume_may_return_a_boolean, consume_ignores_expired_records, consume_takes_the_first_in_order, concurrent_consumes_succeed_once, cons_many, cons_in_use,
 );

@@ -15,11 +15,11 @@ use crate::store::Projection;
 /// The events of an entity, by route.
 pub(super) type Routes = HashMap<&'static str, Arc<RouteEvent>>;
 
-/// The route name in events about removed expired records. No operation can have this name.
+/// The route name of events for expired records that were removed. No operation can have this name.
 pub(crate) const EXPIRED: &str = "(expired)";
 
-/// The route name in events about changes by another entity's operation. No operation can have this
-/// name.
+/// The route name of events for changes by an operation of another entity. No operation can have
+/// this name.
 pub(super) const ELSEWHERE: &str = "(elsewhere)";
 
 /// The prefix of the names of an entity's events: `blog.posts`.
@@ -31,7 +31,7 @@ fn prefix(desc: &EntityDesc) -> String {
     )
 }
 
-/// Whether a route of the entity names an event.
+/// Whether the policy of a route of the entity sets `event`.
 pub(super) fn names_one(entry: &EntityEntry) -> bool {
     let crud = entry.desc.routes.iter().chain([&entry.desc.defaults]);
     crud.chain(entry.mounted().map(|spec| &spec.policy))
@@ -39,7 +39,7 @@ pub(super) fn names_one(entry: &EntityEntry) -> bool {
 }
 
 /// The events of every route that changes records. `reads` are the fields that conditions of
-/// consumers read, `largest` is the most bytes of a payload.
+/// consumers read, `largest` is the maximum size of a payload in bytes.
 pub(super) fn routes(entry: &EntityEntry, reads: FieldSet, largest: usize) -> Routes {
     let desc = entry.desc;
     let prefix = prefix(desc);

@@ -1,4 +1,5 @@
-//! The options as members of the descriptor. `__lp` is in scope.
+//! Expands the visibility options to members of the entity descriptor. The expansion has `__lp` in
+//! scope.
 
 use proc_macro2::{Literal, TokenStream};
 use quote::quote;
@@ -37,7 +38,8 @@ pub(crate) fn descriptor(model: &EntityModel) -> TokenStream {
         let (field, optional, anonymous_read) = (model.number(tenant.field), tenant.optional, tenant.anonymous_read.is_some());
         quote!(tenant: __lp::Some(__lp::Tenant { field: #field, optional: #optional, anonymous_read: #anonymous_read }),)
     });
-    // A declaration with errors reports its own routes; `package!` must not check them again.
+    // A declaration with errors has reported its routes. Without scopes in the descriptor,
+    // `package!` does not check these routes again.
     let scopes = (!visibility.scopes.is_empty() && !model.inert).then(|| {
         let scopes = visibility.scopes.iter().map(|of| scope(model, of));
         quote!(scope: &[#(#scopes),*],)
@@ -85,7 +87,8 @@ pub(crate) fn parent_path(visibility: &Visibility) -> Option<String> {
     Some(segments.collect::<Vec<_>>().join("/"))
 }
 
-/// The checks that need types, as (position of the field, word of the error, kinds, message, help).
+/// The checks of field types in the expansion, as (position of the field, span of the error, name
+/// of the constant of allowed kinds, message, help).
 pub(crate) fn assertions(
     model: &EntityModel,
 ) -> Vec<(usize, proc_macro2::Span, &'static str, String, &'static str)> {

@@ -10,7 +10,7 @@ use crate::mail::ConsoleMailer;
 const PAGE: &str =
     "the address of a page, https or http://localhost in development, without a fragment";
 
-/// The page of this plugin that accepts the links of a section's mails.
+/// The page under `/auth/ui` that accepts the mailed links of a section.
 fn own_page(section: &str) -> &'static str {
     match section {
         "passwordReset" => "reset",
@@ -20,10 +20,10 @@ fn own_page(section: &str) -> &'static str {
     }
 }
 
-/// The error for the page of a link if the app has no mailer.
+/// The error if the page of a link is set and the app has no mailer.
 const UNSENT: &str = "the link to this page goes by mail, and there is no mailer: set auth.mailer in code, such as to an `SmtpMailer`";
 
-/// `emailVerification`
+/// The settings `auth.emailVerification`: mails that verify the address of an account.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct VerificationSection {
@@ -48,12 +48,12 @@ impl Default for VerificationSection {
     }
 }
 
-/// `passwordReset`
+/// The settings `auth.passwordReset`: mailed links that set a new password.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ResetSection {
-    /// Whether a forgotten password can be reset. The default is whether `link_base_url` is set. It
-    /// needs a mailer.
+    /// Whether a forgotten password can be reset. By default it can if `link_base_url` is set and
+    /// sign-in by password is enabled. Resets need a mailer.
     pub enabled: Option<bool>,
     /// Lifetime of the link in seconds.
     pub token_seconds: u64,
@@ -71,18 +71,18 @@ impl Default for ResetSection {
     }
 }
 
-/// `magicLink`
+/// The settings `auth.magicLink`: mailed links that sign in.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct MagicLinkSection {
-    /// Whether a mailed link signs in.
+    /// Whether users can sign in with a mailed link.
     pub enabled: bool,
     /// Lifetime of the link in seconds.
     pub token_seconds: u64,
     /// The page of the link. The token is in the fragment `#token=`.
     pub link_base_url: Option<String>,
-    /// Whether an unknown address gets a link that creates an account. It needs email addresses as
-    /// identifiers.
+    /// Whether an unknown address gets a link that creates an account. It needs `primaryField`
+    /// `email`.
     pub allow_sign_up: bool,
 }
 
@@ -97,7 +97,7 @@ impl Default for MagicLinkSection {
     }
 }
 
-/// `accountDeletion`
+/// The settings `auth.accountDeletion`: users who delete their own accounts.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct DeletionSection {
@@ -120,7 +120,7 @@ impl Default for DeletionSection {
     }
 }
 
-/// The sessions that end with a change of the password: `session.onPasswordChange`.
+/// The sessions that a change of the password ends: `session.onPasswordChange`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnPasswordChange {
     /// All other sessions.
@@ -140,7 +140,7 @@ impl AuthSection {
     }
 }
 
-/// Checks the settings, and sets the console as the mailer of development.
+/// Checks the settings. In development, sets the console mailer if the app has no mailer.
 pub(super) fn check(
     config: &mut AuthConfig,
     environment: Environment,
@@ -228,7 +228,7 @@ pub(super) fn check(
         );
     }
     let deletion = &auth.account_deletion;
-    // The audit says who requested a deletion, so its entry must last until then.
+    // The audit log records who requested a deletion, so it must keep the entry until the deletion.
     let least = if deletion.enabled {
         deletion.grace_seconds
     } else {

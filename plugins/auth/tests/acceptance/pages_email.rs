@@ -1,4 +1,5 @@
-//! The pages for another address, and for keeping an account by the mailed link.
+//! The pages that change the email address, and the page that cancels the deletion of an account
+//! with a mailed link.
 
 use linchpin_auth::Auth;
 
@@ -10,9 +11,12 @@ use crate::visitor::{Visitor, hidden, text};
 
 cases! {
     every_store:
-        an_address_in_use, another_address, kept_by_mail, the_mail_once_more;
+        the_email_page_does_not_reveal_an_address_in_use,
+        an_email_change_is_completed_and_undone_by_mailed_links,
+        a_mailed_link_cancels_the_deletion_of_an_account,
+        a_user_requests_another_verification_mail;
     one_store:
-        what_is_mailed_proves_nothing_here;
+        a_mailed_code_does_not_confirm_an_email_change;
 }
 
 fn verifying(auth: Auth) -> Auth {
@@ -22,7 +26,7 @@ fn verifying(auth: Auth) -> Auth {
     })
 }
 
-/// Confirms the user's identity for a page that needs it.
+/// Confirms the user's identity with the password, for a page that requires it.
 async fn confirm(visitor: &mut Visitor<'_>, page: &str) {
     let target = format!("/auth/ui{page}");
     let confirm = format!("/confirm?returnTo={target}");
@@ -40,7 +44,7 @@ async fn changing(store: &Store, post: &Post) -> Server {
     store.app_with(|auth| verifying(post.on(auth))).await
 }
 
-async fn another_address(store: Store) {
+async fn an_email_change_is_completed_and_undone_by_mailed_links(store: Store) {
     let post = Post::default();
     let app = changing(&store, &post).await;
     let mut ada = Visitor::new(&app);
@@ -52,7 +56,8 @@ async fn another_address(store: Store) {
     assert!(
         text(&ada.get("/security").await).contains("href=\"/auth/ui/email\">Change email address")
     );
-    // A recent proof is required, and it is requested before the form is shown.
+    // The user must have confirmed their identity recently. If not, the app neither shows the form
+    // nor accepts its submission.
     assert_eq!(
         ada.get("/email").await.header("location"),
         "/auth/ui/confirm?returnTo=%2Fauth%2Fui%2Femail"
@@ -102,8 +107,8 @@ async fn another_address(store: Store) {
             && page.contains("<strong>new@x.test</strong>"),
         "{page}"
     );
-    // The link in the mail to the former address undoes it, in any browser, and ends the other
-    // session.
+    // The link in the mail to the former address undoes the change, in any browser, and ends the
+    // session that made the change.
     let undo = post.token("email_changed", 1).await;
     let mut owner = Visitor::new(&app);
     assert_eq!(
@@ -128,7 +133,7 @@ async fn another_address(store: Store) {
     );
 }
 
-async fn an_address_in_use(store: Store) {
+async fn the_email_page_does_not_reveal_an_address_in_use(store: Store) {
     let post = Post::default();
     let app = changing(&store, &post).await;
     Visitor::new(&app).sign_up("bob@x.test").await;
@@ -145,8 +150,9 @@ async fn an_address_in_use(store: Store) {
     assert_eq!(post.all("verify_new_email", 1).await[0].to, "free@x.test");
 }
 
-/// A code by mail is no proof for a change of the address, and the page does not offer it.
-async fn what_is_mailed_proves_nothing_here(store: Store) {
+/// A mailed code does not confirm the user's identity for a change of the email address, and the
+/// confirmation page does not offer one.
+async fn a_mailed_code_does_not_confirm_an_email_change(store: Store) {
     let post = Post::default();
     let app = app_with(&store, &post, verifying).await;
     let mut ada = Visitor::new(&app);
@@ -181,7 +187,7 @@ async fn what_is_mailed_proves_nothing_here(store: Store) {
         !page.contains("Email me a code") && page.contains("A recovery code."),
         "{page}"
     );
-    // A repeated proof is requested again.
+    // A confirmation with a mailed code succeeds, but `/email` still asks for another factor.
     ada.fill("/confirm", "/confirm/send", &[("method", "emailOtp")])
         .await;
     let code = post.code(2).await;
@@ -200,7 +206,7 @@ async fn what_is_mailed_proves_nothing_here(store: Store) {
         "/auth/ui/email"
     );
     assert_eq!(ada.get("/email").await.status, 200);
-    // With an app there is another way.
+    // With an authenticator app, the confirmation page offers its codes too.
     let page = ada.fill("/security", "/factors/app", &[]).await;
     let secret = hidden(&page, "secret").unwrap();
     assert_eq!(
@@ -219,8 +225,9 @@ async fn what_is_mailed_proves_nothing_here(store: Store) {
     );
 }
 
-/// A user without the mail requests another one, signed in or not; the response reveals no account.
-async fn the_mail_once_more(store: Store) {
+/// A user can request another verification mail, with or without a session. The response does not
+/// reveal whether an account exists.
+async fn a_user_requests_another_verification_mail(store: Store) {
     let post = Post::default();
     let app = changing(&store, &post).await;
     let mut ada = Visitor::new(&app);
@@ -269,7 +276,7 @@ async fn the_mail_once_more(store: Store) {
     );
 }
 
-async fn kept_by_mail(store: Store) {
+async fn a_mailed_link_cancels_the_deletion_of_an_account(store: Store) {
     let post = Post::default();
     let app = changing(&store, &post).await;
     let mut ada = Visitor::new(&app);

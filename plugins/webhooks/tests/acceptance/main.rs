@@ -1,7 +1,8 @@
-//! Webhooks of an app on SQLite, with receivers on loopback.
-#![allow(missing_docs, clippy::unwrap_used)] // test entities, and cases that fail
+//! Webhooks of a test app, with receivers on loopback. The app runs on SQLite, and in a few tests
+//! on every store.
+#![allow(missing_docs, clippy::unwrap_used)] // test entities, and tests that panic to fail
 
-#[allow(dead_code)] // a counter of it is for the tests of the runtime
+#[allow(dead_code)] // only the tests of `linchpin` use its counter
 #[path = "../../../../runtime/tests/support/around.rs"]
 mod around;
 mod bed;

@@ -1,10 +1,11 @@
-//! `batch`.
+//! The operation kind `batch`: updates and deletes of all matching records.
 
 use serde_json::json;
 
 use super::article;
 use crate::server::Server;
 
+/// Creates three drafts: `a` and `b` in category `x`, `c` in category `y`.
 pub(super) async fn three(s: &Server) {
     for (slug, category, score) in [("a", "x", 1), ("b", "x", 2), ("c", "y", 3)] {
         article(
@@ -72,7 +73,8 @@ async fn slugs(s: &Server, query: &str) -> Vec<String> {
 }
 
 pub(super) async fn a_batch_applies_every_condition(s: &Server) {
-    // Each of the last three lacks one thing that the others have; the score is one that `a` lacks.
+    // `b` and `c` match all four conditions. Each other article fails exactly one: the score of `a`
+    // is too low, and the slugs of the last three name the condition that they fail.
     three(s).await;
     article(s, json!({"slug": "category", "category": "z", "score": 5})).await;
     article(
@@ -139,8 +141,7 @@ pub(super) async fn a_void_batch_returns_nothing(s: &Server) {
     assert_eq!(scores, [0, 0, 3]);
 }
 
-// A violated unique leaves every record unchanged.
-pub(super) async fn bat_unique(s: &Server) {
+pub(super) async fn a_batch_that_violates_a_unique_changes_nothing(s: &Server) {
     three(s).await;
     let reply = s
         .post("/articles/reslug", json!({"category": "x", "slug": "same"}))

@@ -1,8 +1,9 @@
-//! The outbox in the file: the events of a commit are one row, written in the transaction of the
-//! changes.
+//! The outbox in the database file. The events of a transaction are written in the same transaction
+//! as the changes, as one row (several if they are large).
 //!
-//! All writes use one thread, so rows are numbered in commit order. A consumer's set of rows is one
-//! number up to which it has had all, and the ranges that it has had beyond.
+//! One thread makes all writes, so rows are numbered in commit order. The progress of a consumer is
+//! stored as a row number and a list of ranges: it has processed all rows up to the number, and the
+//! rows in the ranges after it.
 
 mod chore;
 mod outgoing;
@@ -26,7 +27,7 @@ use linchpin_core::{Error, Result, Timestamp, Uuid, Value};
 
 /// The names of the tables.
 pub(super) const NAMES: [&str; 3] = ["linchpin_outbox", "linchpin_consumers", "linchpin_parked"];
-/// The last row is never removed: the next number is one more than the greatest.
+/// Pruning keeps the last row, because SQLite numbers a new row one more than the greatest `seq`.
 pub(super) const TABLES: [&str; 3] = [
     "CREATE TABLE IF NOT EXISTS linchpin_outbox (seq INTEGER PRIMARY KEY, id TEXT NOT NULL, entity TEXT NOT NULL, record TEXT, \
      at INTEGER NOT NULL, event TEXT NOT NULL) STRICT",
@@ -34,9 +35,9 @@ pub(super) const TABLES: [&str; 3] = [
     "CREATE TABLE IF NOT EXISTS linchpin_parked (consumer TEXT NOT NULL, id TEXT NOT NULL, parked_at INTEGER NOT NULL, \
      error TEXT NOT NULL, event TEXT NOT NULL, PRIMARY KEY (consumer, id)) STRICT, WITHOUT ROWID",
 ];
-/// Columns that the first release did not have. `had` are the rows after `seq` that the consumer
-/// has had; `leader` delivers to it until an instant, under the number `fence`; `locked` says that
-/// the leader held the lock file.
+/// Columns that tables of earlier versions lack. `had`: the ranges of rows after `seq` that the
+/// consumer has processed. `leader`: the process that delivers to the consumer, with the fencing
+/// number `fence`, until the time `until`. `locked`: whether the leader held the lock file.
 const COLUMNS: [(&str, &str); 5] = [
     (
         "had",
@@ -67,7 +68,7 @@ const ROWS: &str = "SELECT seq, id, entity, record, at, event FROM linchpin_outb
 const KNOWN: &str = "SELECT 1 FROM linchpin_consumers WHERE name = ?";
 
 impl SqliteStore {
-    /// Has the writer thread do work; returns its values.
+    /// Runs a chore on the writer thread and returns its values.
     async fn chore(&self, chore: Chore) -> Result<Vec<Value>> {
         let (answer, answered) = oneshot::channel();
         self.writer.chore(chore, answer)?;
@@ -77,7 +78,8 @@ impl SqliteStore {
             .map(|rows| rows.last)
     }
 
-    /// The rows that a consumer has had, and the first row of the table.
+    /// Returns the numbers of the rows that a consumer has processed, and of the first row of the
+    /// table.
     async fn had(&self, consumer: &str) -> sqlx::Result<Option<(Numbers, Option<i64>)>> {
         let Some(row) = sqlx::query(HAD)
             .bind(consumer)
@@ -134,7 +136,8 @@ fn stored(row: &sqlx::sqlite::SqliteRow) -> sqlx::Result<StoredText> {
     })
 }
 
-/// The clock of the machine, which all processes with the file share.
+/// The time of the machine's clock in milliseconds. All processes that use the file share this
+/// clock.
 fn now() -> i64 {
     SystemTime::now()
         .duration_since(UNIX_EPOCH)
@@ -251,7 +254,7 @@ impl Outbox for SqliteStore {
                 return Ok(Waiting::default());
             };
             had.extend(taken);
-            // Rows before the first one were removed while nobody knew the consumer.
+            // Rows before the first one were pruned while no running app declared the consumer.
             let gone = first.unwrap_or(1) - 1;
             let missing = had.holes(0).into_iter().filter(|(from, _)| *from <= gone);
             let lost: u64 = missing

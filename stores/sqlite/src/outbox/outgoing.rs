@@ -1,4 +1,4 @@
-//! The events of one commit, and the identity of this process among the leaders.
+//! The events of one transaction, and the name and the lock file of this process as a leader.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ use linchpin_core::{Error, Result, Uuid};
 const INSERT: &str =
     "INSERT INTO linchpin_outbox (id, entity, record, at, event) VALUES (?, ?, ?, ?, ?)";
 
-/// Receives the events after their commit; nothing before the outbox is opened.
+/// The receiver of committed events; `None` until the outbox is opened.
 #[derive(Default)]
 pub(crate) struct Told(RwLock<Option<Arc<dyn Committed>>>);
 
@@ -69,12 +69,12 @@ impl Outgoing {
         Ok(())
     }
 
-    /// The transaction was rolled back.
+    /// Discards the events after a rollback.
     pub(crate) fn discard(&mut self) {
         *self = Self::default();
     }
 
-    /// Hands the events over after the commit.
+    /// Passes the events to the receiver after the commit.
     pub(crate) fn hand_over(&mut self, told: &Told) {
         if self.rows.is_empty() {
             return;
@@ -86,7 +86,8 @@ impl Outgoing {
     }
 }
 
-/// This process among those that deliver events of the file.
+/// This process as a candidate for the leadership of consumers. Of the processes that share the
+/// database file, only the leader delivers events to a consumer.
 pub(crate) struct Leader {
     pub(super) name: String,
     path: PathBuf,
@@ -105,7 +106,7 @@ impl Leader {
     }
 
     /// Whether this process holds the lock file. The operating system releases it when a process
-    /// ends, so leases of earlier holders are known to have ended.
+    /// ends, so the leases of earlier holders are void.
     pub(super) fn locks(&self) -> bool {
         let mut lock = self.lock.lock();
         if lock.is_none() {

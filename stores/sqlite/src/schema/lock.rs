@@ -1,4 +1,5 @@
-//! The lock of a runner of migrations: a file beside the database that the operating system locks.
+//! The lock of a migration runner: a file next to the database, on which the runner takes a lock of
+//! the operating system.
 
 use std::fs::{File, TryLockError};
 use std::io::{Read, Seek, Write};
@@ -12,10 +13,11 @@ use super::fault::{self, Outcome};
 use super::identity;
 use super::session::blocking;
 
-/// The longest description of a runner that is read.
+/// The maximum number of bytes to read from a lock file. The runner that holds the lock writes its
+/// host, process id and start there.
 const DESCRIPTION: u64 = 1024;
 
-/// Takes the lock of a database file. The system frees it when the process ends.
+/// Takes the lock of a database file. The operating system releases it when the process ends.
 pub(super) fn take(database: &Path) -> Outcome<Locking> {
     let path = beside(&identity::canonical(database)?, ".migrate-lock");
     let failed = |error: &std::io::Error| fault::of_file(error, "cannot lock the database");
@@ -55,7 +57,8 @@ fn host() -> String {
     named.map_or_else(|| "unknown host".to_owned(), |name| name.trim().to_owned())
 }
 
-/// A lock that is held. The file stays; without a lock it means nothing.
+/// A lock that this process holds. The lock file is not deleted on release; an unlocked file blocks
+/// nobody.
 #[derive(Debug)]
 struct Lock {
     file: File,
@@ -63,7 +66,8 @@ struct Lock {
 }
 
 impl SchemaLock for Lock {
-    /// Another runner could lock a new file of that name.
+    /// Fails if the lock file was deleted or replaced, because another runner could lock the new
+    /// file.
     fn check(&mut self) -> BoxFuture<'_, Outcome<()>> {
         let (file, path) = (self.file.try_clone(), self.path.clone());
         Box::pin(blocking(move || {

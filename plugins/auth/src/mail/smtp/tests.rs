@@ -20,7 +20,7 @@ fn mail(to: &str, subject: &str) -> Mail {
 }
 
 #[tokio::test]
-async fn a_real_server_receives_both_bodies() {
+async fn a_server_receives_the_text_and_the_html_body() {
     let sink = Sink::start();
     let mailer = SmtpMailer::new(&sink.url(), "Accounts <accounts@example.test>").unwrap();
     mailer
@@ -59,7 +59,7 @@ async fn a_real_server_receives_both_bodies() {
 }
 
 #[tokio::test]
-async fn a_header_cannot_be_smuggled_in() {
+async fn an_address_or_a_subject_cannot_add_a_header() {
     let sink = Sink::start();
     let mailer = SmtpMailer::new(&sink.url(), "accounts@example.test").unwrap();
     for to in [
@@ -70,7 +70,7 @@ async fn a_header_cannot_be_smuggled_in() {
     ] {
         assert!(mailer.send(mail(to, "x")).await.is_err(), "{to:?}");
     }
-    // Templates refuse this before; should one get here, it is encoded.
+    // Templates replace line breaks. A subject that still has one must not add a header.
     let _ = mailer
         .send(mail(
             "alice@example.test",
@@ -91,7 +91,7 @@ async fn a_header_cannot_be_smuggled_in() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_down_is_unavailable() {
+async fn a_server_that_is_down_is_reported_as_unavailable() {
     let port = std::net::TcpListener::bind("127.0.0.1:0")
         .unwrap()
         .local_addr()
@@ -110,7 +110,7 @@ async fn a_server_that_is_down_is_unavailable() {
 }
 
 #[test]
-fn mail_does_not_leave_in_the_clear() {
+fn only_a_server_on_loopback_may_be_unencrypted() {
     for server in [
         "smtp://mail.example.test",
         "smtp://mail.example.test?tls=opportunistic",

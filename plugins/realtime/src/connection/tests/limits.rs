@@ -3,7 +3,7 @@
 use super::*;
 
 #[tokio::test(start_paused = true)]
-async fn the_401st_frame_at_once_is_discarded_and_told() {
+async fn the_401st_frame_of_a_burst_is_discarded_and_reported() {
     let mut peer = Peer::alice().await;
     let frames: Vec<u8> = (1..=401)
         .flat_map(|i| frame(FIN | TEXT, event("echo", i, "1").as_bytes()))
@@ -19,7 +19,7 @@ async fn the_401st_frame_at_once_is_discarded_and_told() {
         (&401.into(), &1_000.into())
     );
     assert_eq!(peer.node.count("start echo 1"), 400);
-    // 20 frames per second come back.
+    // The limit refills by 20 frames per second.
     tokio::time::sleep(seconds(1)).await;
     for i in 0..21 {
         peer.text(&event("echo", i, "2")).await;
@@ -32,7 +32,7 @@ async fn the_401st_frame_at_once_is_discarded_and_told() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_kind_of_frame_counts_and_has_its_own_refusal() {
+async fn every_kind_of_frame_counts_and_has_its_own_rate_limit_error() {
     let mut peer = Peer::connected(Options {
         limits: Limits {
             frames_burst: 1,
@@ -71,7 +71,7 @@ async fn every_kind_of_frame_counts_and_has_its_own_refusal() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_hundred_discarded_frames_within_ten_seconds_close() {
+async fn a_hundred_discarded_frames_within_ten_seconds_close_the_connection() {
     let mut peer = Peer::alice().await;
     let frames = frame(FIN | TEXT, b"ping").repeat(500);
     peer.raw(&frames).await;
@@ -80,7 +80,7 @@ async fn a_hundred_discarded_frames_within_ten_seconds_close() {
     }
     assert_eq!(peer.closed().await, "1008 rate limit exceeded");
     peer.over().await;
-    // 99 within ten seconds, again and again, do not.
+    // Fewer than 100 within ten seconds, three times in a row, do not close it.
     let mut peer = Peer::alice().await;
     for round in 0..3 {
         let n = if round == 0 { 499 } else { 310 };
@@ -96,7 +96,7 @@ async fn a_hundred_discarded_frames_within_ten_seconds_close() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_endpoint_may_close_at_the_first_frame_too_many() {
+async fn an_endpoint_may_close_the_connection_at_the_first_frame_over_the_limit() {
     let mut peer = Peer::connected(Options {
         limits: Limits {
             on_exceeded: OnExceeded::Close,
@@ -114,7 +114,7 @@ async fn an_endpoint_may_close_at_the_first_frame_too_many() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_tenth_unreadable_frame_within_a_minute_closes() {
+async fn the_tenth_unreadable_frame_within_a_minute_closes_the_connection() {
     let mut peer = Peer::alice().await;
     for i in 0..10 {
         let (text, code) = if i % 2 == 0 {
@@ -127,7 +127,8 @@ async fn the_tenth_unreadable_frame_within_a_minute_closes() {
     }
     assert_eq!(peer.closed().await, "4400 bad frames");
     peer.over().await;
-    // Unknown actions are no unreadable frames, and nine in a minute are too few.
+    // An unknown action does not count as an unreadable frame, and nine unreadable frames within a
+    // minute do not close the connection.
     let mut peer = Peer::alice().await;
     for i in 0..60 {
         peer.text(if i % 7 == 0 { "{" } else { r#"{"action":"x"}"# })
@@ -154,18 +155,18 @@ async fn a_client_that_answers_no_ping_is_closed_after_forty_seconds() {
 #[tokio::test(start_paused = true)]
 async fn a_client_that_sends_anything_is_alive() {
     let mut peer = Peer::alice().await;
-    // It answers pings.
+    // The client answers every ping.
     for _ in 0..3 {
         assert_eq!(peer.next().await, Some((FIN | PING, vec![])));
         peer.raw(&frame(FIN | PONG, b"")).await;
     }
-    // It never answers a ping, and sends frames without an answer instead.
+    // The client answers no ping, but sends events, to which the server sends no response.
     for _ in 0..40 {
         peer.text(r#"{"action":"event","event":"echo"}"#).await;
         tokio::time::sleep(seconds(9)).await;
     }
     assert!(!peer.connection.is_closing());
-    // The start of a frame is a sign of life too.
+    // Bytes of an incomplete frame also count as activity.
     for byte in [FIN | TEXT, 0x84, 0, 0, 0, 0] {
         peer.raw(&[byte]).await;
         tokio::time::sleep(seconds(9)).await;
@@ -188,7 +189,7 @@ async fn a_client_that_sends_anything_is_alive() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_ping_is_sent_after_silence_only() {
+async fn no_ping_is_sent_while_the_server_sends_other_frames() {
     let mut peer = Peer::alice().await;
     for _ in 0..10 {
         tokio::time::sleep(seconds(25)).await;
@@ -211,7 +212,7 @@ async fn a_slow_client_loses_ephemeral_frames_first_and_then_the_connection() {
         ..Options::default()
     })
     .await;
-    // The buffers of the socket take a few frames.
+    // The socket buffers hold a few frames; the others wait in the queue.
     let mut queued = 0;
     while peer.connection.push(
         large("typing"),
@@ -222,10 +223,13 @@ async fn a_slow_client_loses_ephemeral_frames_first_and_then_the_connection() {
         queued += 1;
         tokio::task::yield_now().await;
     }
-    assert_eq!(queued, 300, "an ephemeral frame is always the newest");
+    assert_eq!(
+        queued, 300,
+        "a full queue drops older ephemeral frames, not the new one"
+    );
     let dropped = peer.meter.read().dropped_ephemeral;
     assert!(dropped > 30, "{dropped}");
-    // Durable frames push the others out.
+    // Durable frames evict the ephemeral ones from the queue.
     for _ in 0..256 {
         assert_eq!(peer.connection.send(large("durable")), Pushed::Queued);
     }
@@ -276,9 +280,9 @@ async fn a_socket_that_takes_no_byte_for_ten_seconds_is_closed() {
     }
     let why = (&mut peer.served).await.unwrap();
     assert_eq!(why, Some(Close::SlowConsumer));
-    // Ten seconds, and two for a farewell that does not fit either.
+    // Ten seconds without progress, and two for a close frame that cannot be sent either.
     assert_eq!(before.elapsed(), seconds(12));
-    // A client that takes a little now and then stays.
+    // A client that reads one frame every nine seconds stays connected.
     let mut peer = Peer::connected(Options {
         buffer: 2_048,
         ..Options::default()
