@@ -118,6 +118,14 @@ impl Server {
             .signing_secret(SECRET)
             .port(0)
             .database(url.clone())
+            // No case pulls the plug, and hundreds of apps start: a wait for the disk at each
+            // write, or 30 connections at each start, would be most of their time.
+            .durability(linchpin::Durability::Normal)
+            .postgres(linchpin::Postgres {
+                scans: Some(2),
+                writers: Some(4),
+                ..linchpin::Postgres::default()
+            })
             .docs(true);
         let app = App::new(config)
             .plugin(JwtAuth::new())

@@ -154,19 +154,26 @@ pub(super) async fn dump(s: &Server, desc: &'static EntityDesc) -> Vec<String> {
     theirs.map(|record| format!("{record:?}")).collect()
 }
 
+/// Removes all records.
+pub(super) async fn empty(s: &Server, desc: &'static EntityDesc) {
+    purge(s, desc, |_| true).await;
+}
+
+async fn purge(s: &Server, desc: &'static EntityDesc, which: impl Fn(&[linchpin::Value]) -> bool) {
+    let table = s.running().adapters().table(desc.storage_name).unwrap();
+    for record in everything(s, desc).await {
+        if which(&record) {
+            table
+                .purge(&Cx::system("clean up"), record[desc.primary].clone())
+                .await
+                .unwrap();
+        }
+    }
+}
+
 /// Gives the caller exactly one record, whatever earlier probes did.
 pub(super) async fn clean(s: &Server, sweep: &Sweep, base: &str, desc: &'static EntityDesc) {
-    let table = s.running().adapters().table(desc.storage_name).unwrap();
-    for record in everything(s, desc)
-        .await
-        .iter()
-        .filter(|record| !is_theirs(desc, record))
-    {
-        table
-            .purge(&Cx::system("clean up"), record[desc.primary].clone())
-            .await
-            .unwrap();
-    }
+    purge(s, desc, |record| !is_theirs(desc, record)).await;
     if !sweep.asking.is_empty() {
         let own = desc
             .fields
