@@ -5,17 +5,29 @@
 //! The seed is 7 and each route gets 12 random calls; `LINCHPIN_FUZZ_SEED` and
 //! `LINCHPIN_FUZZ_CALLS` set other numbers.
 
+use std::path::Path;
 use std::process::Command;
 
 use linchpin_auth::{Auth, Limit, PrimaryField, ProviderSection, Transport};
 use serde_json::{Value as Json, json};
 
-use crate::cases;
 use crate::factor::Phone;
 use crate::post::Post;
 use crate::server::{GOOD, Server, SignedIn, Store};
 
-cases!(schemathesis_as_nobody, schemathesis_as_an_administrator);
+/// Makes the cases of a store. In memory, [`schemathesis_with_other_settings`] calls the routes.
+macro_rules! on {
+    ($store:ident) => {
+        mod $store {
+            crate::case!(schemathesis_as_nobody, $store);
+            crate::case!(schemathesis_as_an_administrator, $store);
+        }
+    };
+}
+
+on!(sqlite);
+#[cfg(feature = "postgres")]
+on!(postgres);
 
 /// Every route there is, but for messages to phones.
 pub fn everything(auth: Auth, post: &Post) -> Auth {
@@ -169,6 +181,9 @@ async fn run(app: &Server, root: Option<&SignedIn>, without: &[&str]) -> Vec<Cal
         "--no-color",
     ]);
     command.args(["--report", "har", "--report-har-path", "calls.json"]);
+    // It keeps tables of Unicode here, which take seconds to compute.
+    let kept = Path::new(env!("CARGO_TARGET_TMPDIR")).join("hypothesis");
+    command.env("HYPOTHESIS_STORAGE_DIRECTORY", kept);
     if let Some(root) = root {
         std::fs::write(folder.path().join("administrator.py"), ADMINISTRATOR).unwrap();
         // Otherwise it would send generated credentials as well.

@@ -220,6 +220,14 @@ impl Store {
             .signing_secret(SECRET)
             .port(self.port)
             .database(url)
+            // No case pulls the plug, and hundreds of apps start: a wait for the disk at each
+            // write, or 30 connections at each start, would be most of their time.
+            .durability(linchpin::Durability::Normal)
+            .postgres(linchpin::Postgres {
+                scans: Some(2),
+                writers: Some(4),
+                ..linchpin::Postgres::default()
+            })
             .environment(environment);
         let app = App::new(config)
             .plugin(
