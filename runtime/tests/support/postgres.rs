@@ -10,8 +10,8 @@ use std::io::Write;
 use std::net::TcpListener;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 /// A server of our own. It ends with this process, however that ends: the shell that watches over
@@ -175,12 +175,40 @@ END
     }
 }
 
+/// The number of schemas in a database of our own server. An app reads the catalog at its start,
+/// which takes longer with every table of the database.
+const SCHEMAS: usize = 32;
+
 /// The URL of a new, empty schema on this binary's server.
 pub fn fresh_url() -> String {
     static SERVER: OnceLock<Server> = OnceLock::new();
-    let base = std::env::var("LINCHPIN_TEST_POSTGRES")
-        .unwrap_or_else(|_| SERVER.get_or_init(Server::start).url());
-    fresh_schema(&base)
+    /// The database of the next schema, and the number of schemas so far.
+    static LAST: Mutex<(String, usize)> = Mutex::new((String::new(), 0));
+    if let Ok(named) = std::env::var("LINCHPIN_TEST_POSTGRES") {
+        return fresh_schema(&named);
+    }
+    let base = SERVER.get_or_init(Server::start).url();
+    let database = {
+        let mut last = LAST.lock().expect("a database");
+        let (database, made) = &mut *last;
+        if *made == 0 {
+            database.clone_from(&base);
+        } else if *made % SCHEMAS == 0 {
+            let another = database_of(&base, &format!("postgres_{made}"));
+            another.trim_end_matches('?').clone_into(database);
+        }
+        *made += 1;
+        database.clone()
+    };
+    fresh_schema(&database)
+}
+
+/// Creates a database on the server of another one; returns its URL.
+fn database_of(base: &str, name: &str) -> String {
+    execute(base, &format!("CREATE DATABASE {name} TEMPLATE template0")).expect("a database");
+    let (address, settings) = base.split_once('?').unwrap_or((base, ""));
+    let (server, _) = address.rsplit_once('/').expect("a database in the URL");
+    format!("{server}/{name}?{settings}")
 }
 
 /// The URL of a new, empty database. Transactions of other tests do not delay index builds in it.
@@ -192,12 +220,9 @@ pub fn fresh_database() -> String {
         std::process::id(),
         NEXT.fetch_add(1, Ordering::Relaxed)
     );
-    execute(&base, &format!("CREATE DATABASE {name} TEMPLATE template0")).expect("a database");
     // Without the name of the schema, which comes last.
     let (base, _) = base.rsplit_once(['?', '&']).expect("a schema in the URL");
-    let (address, settings) = base.split_once('?').unwrap_or((base, ""));
-    let (server, _) = address.rsplit_once('/').expect("a database in the URL");
-    format!("{server}/{name}?{settings}")
+    database_of(base, &name)
 }
 
 /// The URL of a new, empty schema on a server.

@@ -112,7 +112,11 @@ async fn a_database_in_another_encoding_is_refused() {
         "CREATE DATABASE latin ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0",
     )
     .expect("created");
-    let url = base.replace("/postgres?", "/latin?");
+    let (server, name) = base
+        .rsplit_once("/postgres")
+        .expect("a database in the URL");
+    let settings = name.split_once('?').expect("a schema in the URL").1;
+    let url = format!("{server}/latin?{settings}");
     let store = PostgresStore::open(PostgresOptions::new(url.clone())).expect("opened");
     let error = store.schema.connect().await.map(drop).expect_err("refused");
     assert_eq!(error.fault, SchemaFault::Unsupported);
