@@ -134,15 +134,12 @@ pub(crate) async fn run(
         looked: Instant::now(),
         state,
     };
-    backfill.all(&maker).await?;
-    let Backfill { session, state, .. } = backfill;
-    if state.failed > 0 {
-        return Err(failed(&state));
+    let stale = backfill.all(&maker).await?;
+    if backfill.state.failed > 0 {
+        return Err(failed(&backfill.state));
     }
-    match work.data.stale(dialect) {
-        Some(stale) if !work.final_pass => stale_rows(session, dialect, work.data, &stale).await,
-        _ => Ok(0),
-    }
+    // The verification of the last pass counts again.
+    Ok(if work.final_pass { 0 } else { stale })
 }
 
 /// Where values come from.
@@ -214,8 +211,9 @@ struct Backfill<'a> {
 }
 
 impl Backfill<'_> {
-    /// One pass over all rows, then passes over those that are stale.
-    async fn all(&mut self, source: &Source<'_>) -> Result<(), Refusal> {
+    /// One pass over all rows, then passes over those that are stale. Returns the number of stale
+    /// rows.
+    async fn all(&mut self, source: &Source<'_>) -> Result<u64, Refusal> {
         // Rows that are created meanwhile belong to the next passes.
         let end = if self.work.final_pass {
             None
@@ -224,17 +222,19 @@ impl Backfill<'_> {
         };
         let start = self.state.cursor.clone();
         self.pass(source, start, end.as_ref(), true).await?;
-        // An earlier run may have left rows behind, so these passes are not skipped.
-        let passes = if self.work.data.has_condition() {
-            PASSES
-        } else {
-            0
-        };
-        for _ in 0..passes {
+        // An earlier run may have left rows behind, and other writers may have changed some.
+        let mut stale = self.stale().await?;
+        for _ in 0..PASSES {
             let before = self.state.done;
-            self.state.failed = 0;
-            self.state.refused.clear();
+            if self.work.data.has_condition() {
+                self.state.failed = 0;
+                self.state.refused.clear();
+            }
+            if stale == 0 {
+                break;
+            }
             self.pass(source, None, None, false).await?;
+            stale = self.stale().await?;
             if self.state.done == before {
                 break;
             }
@@ -242,11 +242,25 @@ impl Backfill<'_> {
         let cursor = self.state.cursor.as_ref();
         let cursor = cursor.map(|key| literal_of(key).to_string());
         let (work, done, failed) = (self.work, self.state.done, self.state.failed as u64);
-        Ok(within(self.session, async |session| {
+        within(self.session, async |session| {
             let progress = (cursor, done, failed);
             work.runner.progress(session, work.id, progress).await
         })
-        .await?)
+        .await?;
+        Ok(stale)
+    }
+
+    /// The number of rows that are not up to date; 0 if no condition tells.
+    async fn stale(&mut self) -> Result<u64, Refusal> {
+        let Some(stale) = self.work.data.stale(self.dialect) else {
+            return Ok(0);
+        };
+        let table = self.dialect.quote(self.work.data.table());
+        let sql = format!("SELECT count(*) FROM {table} WHERE {stale}");
+        let kinds = [ColumnKind::Integer];
+        let rows = self.session.query(&sql, &[], &kinds).await?;
+        let count = rows.into_iter().flatten().next().and_then(|n| n.as_int());
+        Ok(count.and_then(|n| u64::try_from(n).ok()).unwrap_or(0))
     }
 
     /// Visits rows in the order of their keys.
@@ -311,7 +325,7 @@ impl Backfill<'_> {
         self.state.batches += 1;
         let batch = self.state.batches;
         let (written, refused) = within(self.session, async |session| {
-            let (count, refused) = rows::write(session, dialect, work.data, &written).await?;
+            let (count, refused) = rows::write(session, dialect, work.data, written).await?;
             let failed = failed + refused.len() as u64;
             work.runner
                 .progress(session, work.id, (cursor, done + count, failed))
@@ -416,20 +430,6 @@ async fn newest(
     let kinds = [key.kind.clone()];
     let rows = session.query(&sql, &[], &kinds).await?;
     Ok(rows.into_iter().flatten().next())
-}
-
-/// The number of rows that are not up to date.
-async fn stale_rows(
-    session: &mut dyn SchemaSession,
-    dialect: &dyn Dialect,
-    data: &DataAction,
-    stale: &str,
-) -> Result<u64, Refusal> {
-    let table = dialect.quote(data.table());
-    let sql = format!("SELECT count(*) FROM {table} WHERE {stale}");
-    let rows = session.query(&sql, &[], &[ColumnKind::Integer]).await?;
-    let count = rows.into_iter().flatten().next().and_then(|n| n.as_int());
-    Ok(count.and_then(|n| u64::try_from(n).ok()).unwrap_or(0))
 }
 
 fn failed(state: &Progress) -> Refusal {

@@ -98,7 +98,7 @@ impl<'a> Counter<'a> {
                 (stored != count).then(|| Written::new(key, count, Vec::new()))
             })
             .collect();
-        let (written, refused) = write(session, dialect, self.data, &rows).await?;
+        let (written, refused) = write(session, dialect, self.data, rows).await?;
         match refused.into_iter().next() {
             None => Ok(Some((last, read, written))),
             Some(refused) => Err(SchemaError::new(

@@ -1,7 +1,7 @@
 //! Changes of rows.
 
 use linchpin_core::Value;
-use linchpin_core::schema::{Column, Dialect};
+use linchpin_core::schema::{Column, Dialect, RowStatement};
 
 /// A change of the rows of a table. It runs in batches, in the order of the primary key.
 #[derive(Clone, Debug, PartialEq)]
@@ -218,29 +218,19 @@ impl DataAction {
         )]
     }
 
-    /// Returns the statement that writes a number of rows. Each row has as many parameters as that
-    /// of [`statements`](Self::statements).
-    pub(crate) fn batch(&self, dialect: &dyn Dialect, rows: usize) -> String {
-        let width = self.width();
-        let row = |row: usize| {
-            let slots = (1..=width).map(|n| format!("${}", row * width + n));
-            format!("({})", slots.collect::<Vec<_>>().join(", "))
-        };
-        let rows: Vec<String> = (0..rows).map(row).collect();
-        let names: Vec<String> = (1..=width).map(|n| format!("p{n}")).collect();
+    /// Returns the statement that writes rows. The values of a row are those of
+    /// [`statements`](Self::statements), in the same order.
+    pub(crate) fn row_statement(&self, dialect: &dyn Dialect) -> RowStatement {
         let (set, conditions) = self.assignment(dialect, "given.p2", |n| format!("given.p{n}"));
         let (table, key) = (dialect.quote(self.table()), dialect.quote(&self.key().name));
-        format!(
-            "WITH given ({}) AS (VALUES {}) UPDATE {table} SET {set} FROM given \
-             WHERE {table}.{key} = given.p1{conditions}",
-            names.join(", "),
-            rows.join(", ")
-        )
-    }
-
-    /// The number of parameters of a row.
-    pub(crate) fn width(&self) -> usize {
-        2 + self.inputs().len()
+        let columns = [self.key(), self.column()].into_iter().chain(self.inputs());
+        RowStatement {
+            one: self.statements(dialect).concat(),
+            many: format!(
+                "UPDATE {table} SET {set} FROM given WHERE {table}.{key} = given.p1{conditions}"
+            ),
+            kinds: columns.map(|column| column.kind.clone()).collect(),
+        }
     }
 
     /// The assignments of a row, and the conditions besides its key.

@@ -5,9 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use linchpin_core::entity::{
     ComputedDesc, EntityDesc, OldRecord, TransformDesc, TransformFrom, TransformInput,
 };
-use linchpin_core::schema::{
-    Bound, Column, Dialect, SchemaError, SchemaFault, SchemaSession, TransactionMode,
-};
+use linchpin_core::schema::{Bound, Column, Dialect, SchemaError, SchemaSession, TransactionMode};
 use linchpin_core::store::Row;
 use linchpin_core::validate::out_of_range;
 use linchpin_core::{Timestamp, Value, ValueRef};
@@ -16,11 +14,6 @@ use crate::data::{DataAction, FillValue};
 use crate::error::{Exit, Refusal};
 use crate::plan::Declared;
 
-/// The most rows of a statement that writes.
-const ROWS: usize = 100;
-/// The most parameters of a statement, below the limits of every store.
-const PARAMETERS: usize = 30_000;
-
 /// A row whose value could not be computed or stored.
 #[derive(Clone, Debug)]
 pub(crate) struct Refused {
@@ -28,17 +21,15 @@ pub(crate) struct Refused {
     pub(crate) message: String,
 }
 
-/// A row with its new value.
-pub(crate) struct Written {
-    key: Value,
-    value: Value,
-    /// The values that the new one was computed from.
-    inputs: Vec<Value>,
-}
+/// A row to write: its key, its new value, and the values that the new one was computed from.
+pub(crate) struct Written(Vec<Value>);
 
 impl Written {
     pub(crate) fn new(key: Value, value: Value, inputs: Vec<Value>) -> Self {
-        Self { key, value, inputs }
+        let mut row = Vec::with_capacity(2 + inputs.len());
+        row.extend([key, value]);
+        row.extend(inputs);
+        Self(row)
     }
 }
 
@@ -272,61 +263,22 @@ pub(crate) async fn write(
     session: &mut dyn SchemaSession,
     dialect: &dyn Dialect,
     data: &DataAction,
-    rows: &[Written],
+    rows: Vec<Written>,
 ) -> Result<(u64, Vec<Refused>), SchemaError> {
-    let (mut done, mut refused) = (0, Vec::new());
-    for rows in rows.chunks(ROWS.min(PARAMETERS / data.width()).max(1)) {
-        let sql = data.batch(dialect, rows.len());
-        let values = rows.iter().flat_map(|row| parameters(data, row)).collect();
-        match saved(session, &sql, values).await? {
-            Ok(written) => done += written,
-            Err(_) => {
-                for row in rows {
-                    let sql = data.batch(dialect, 1);
-                    match saved(session, &sql, parameters(data, row)).await? {
-                        Ok(written) => done += written,
-                        Err(message) => refused.push(Refused {
-                            key: row.key.clone(),
-                            message,
-                        }),
-                    }
-                }
-            }
-        }
+    if rows.is_empty() {
+        return Ok((0, Vec::new()));
     }
-    Ok((done, refused))
-}
-
-fn parameters(data: &DataAction, row: &Written) -> Vec<Bound> {
-    let kinds = [data.key(), data.column()].into_iter().chain(data.inputs());
-    let values = [&row.key, &row.value].into_iter().chain(&row.inputs);
-    values
-        .zip(kinds)
-        .map(|(value, column)| (value.clone(), column.kind.clone()))
-        .collect()
-}
-
-/// Runs a statement, and undoes it alone if the database refuses the rows.
-async fn saved(
-    session: &mut dyn SchemaSession,
-    sql: &str,
-    values: Vec<Bound>,
-) -> Result<Result<u64, String>, SchemaError> {
-    session.execute("SAVEPOINT linchpin_rows", &[]).await?;
-    let outcome = match session.execute(sql, &values).await {
-        Ok(written) => Ok(written),
-        Err(error) if error.fault == SchemaFault::Violation => {
-            session
-                .execute("ROLLBACK TO SAVEPOINT linchpin_rows", &[])
-                .await?;
-            Err(error.message)
-        }
-        Err(error) => return Err(error),
-    };
-    session
-        .execute("RELEASE SAVEPOINT linchpin_rows", &[])
-        .await?;
-    Ok(outcome)
+    let statement = data.row_statement(dialect);
+    let rows = rows.into_iter().map(|row| row.0).collect();
+    let written = session.write_rows(&statement, rows).await?;
+    let refused = written
+        .refused
+        .into_iter()
+        .map(|(mut row, message)| Refused {
+            key: row.swap_remove(0),
+            message,
+        });
+    Ok((written.changed, refused.collect()))
 }
 
 /// Runs work in a transaction, which it commits if the work succeeds.

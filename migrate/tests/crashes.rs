@@ -7,7 +7,6 @@
 use std::collections::BTreeSet;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, ExitStatus, Stdio};
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use linchpin_core::entity::{
@@ -21,6 +20,9 @@ use linchpin_migrate::{
 use serde_json::json;
 
 use crate::support::{App, Db, Link, index, snapshot};
+
+#[path = "crashes/backfill.rs"]
+mod backfill;
 
 #[path = "crashes/commands.rs"]
 mod commands;
@@ -41,8 +43,6 @@ const KILLED: i32 = 9;
 const ROWS: usize = 2_500;
 /// The rows of the first batch of a run. Later ones have twice as many as the one before.
 const BATCH: u64 = 1_000;
-
-static CALLS: AtomicUsize = AtomicUsize::new(0);
 
 static TO_TEXT: TransformDesc = TransformDesc {
     name: "app::to_text",
@@ -83,7 +83,7 @@ static TO_NUMBER: TransformDesc = TransformDesc {
 };
 
 fn to_text(input: TransformInput<'_>) -> Result<Value, TransformError> {
-    CALLS.fetch_add(1, Ordering::Relaxed);
+    backfill::visited();
     match input {
         TransformInput::Value(ValueRef::Int(n)) => Ok(Value::Text(format!("{n} visits"))),
         _ => Err("no number".into()),
@@ -249,11 +249,9 @@ async fn child() {
         },
         ..Options::default()
     };
-    CALLS.store(0, Ordering::Relaxed);
     apply(&*db.store, app.of(), &options, &mut |_| ())
         .await
         .unwrap_or_else(|refusal| panic!("{refusal} {:?}", refusal.facts));
-    println!("calls={}", CALLS.load(Ordering::Relaxed));
 }
 
 /// Runs the process, with a fault or without one. Returns its end and what it printed.
@@ -263,6 +261,11 @@ fn run(db: &Db, scenario: &str, fault: Option<&str>) -> (ExitStatus, String) {
 
 /// As [`run`], with the URL of a database, or with a folder.
 fn run_on(url: &str, scenario: &str, fault: Option<&str>) -> (ExitStatus, String) {
+    ended(&mut process(url, scenario, fault))
+}
+
+/// The process, which is not started yet.
+fn process(url: &str, scenario: &str, fault: Option<&str>) -> Command {
     let mut command = Command::new(std::env::current_exe().expect("this program"));
     command
         .args(["--exact", "child", "--ignored", "--nocapture"])
@@ -273,9 +276,13 @@ fn run_on(url: &str, scenario: &str, fault: Option<&str>) -> (ExitStatus, String
         Some(fault) => command.env("LINCHPIN_FAULT", fault),
         None => command.env_remove("LINCHPIN_FAULT"),
     };
-    let output = command
-        .output()
-        .unwrap_or_else(|error| panic!("{scenario}: {error}"));
+    command
+}
+
+/// Runs a process. Returns its end and what it printed.
+fn ended(process: &mut Command) -> (ExitStatus, String) {
+    let output = process.output();
+    let output = output.unwrap_or_else(|error| panic!("{process:?}: {error}"));
     let text = format!(
         "{}{}",
         String::from_utf8_lossy(&output.stdout),
@@ -284,40 +291,26 @@ fn run_on(url: &str, scenario: &str, fault: Option<&str>) -> (ExitStatus, String
     (output.status, text)
 }
 
-fn continued(db: &Db, scenario: &str) -> String {
+fn continued(db: &Db, scenario: &str) {
     let (status, text) = run(db, scenario, None);
     assert!(status.success(), "{text}");
-    text
 }
 
-/// Installs the first migration of a scenario, and inserts rows.
-async fn seeded(db: &Db, scenario: &str) {
-    let whole = app(scenario);
-    let first = App::new(&[whole.chain.migrations()[0].snapshot.clone()]);
-    db.apply(&first, Phase::Contract).await.expect("installed");
-    let all = scenario == "all";
-    let numbers: Vec<usize> = (0..if all { ROWS } else { 4 * ROWS }).collect();
+/// Installs the first migration of all changes, and inserts rows.
+async fn seeded(db: &Db) {
+    db.apply(&App::new(&[first()]), Phase::Contract)
+        .await
+        .expect("installed");
+    let numbers: Vec<usize> = (0..ROWS).collect();
     for chunk in numbers.chunks(500) {
-        let row = |n: &usize| {
-            if all {
-                format!("('{n:06}', 'name {n}', 'e{n}', 'active', {n}, 'x')")
-            } else {
-                format!("('{n:06}', {n})")
-            }
-        };
+        let row = |n: &usize| format!("('{n:06}', 'name {n}', 'e{n}', 'active', {n}, 'x')");
         let rows: Vec<String> = chunk.iter().map(row).collect();
-        let columns = if all {
-            "id, name, email, status, visits, gone"
-        } else {
-            "id, visits"
-        };
+        let columns = "id, name, email, status, visits, gone";
         let sql = format!("INSERT INTO users ({columns}) VALUES {}", rows.join(", "));
         db.execute(&[&sql]).await;
     }
-    if all {
-        db.execute(&["UPDATE users SET email = NULL WHERE id < '000700'"])
-            .await;
-    }
+    db.execute(&["UPDATE users SET email = NULL WHERE id < '000700'"])
+        .await;
 }
 
 /// Everything that must be equal after a disturbed run and after another one.
@@ -377,13 +370,13 @@ async fn steps(db: &Db, app: &App) -> Vec<Step> {
 /// was killed.
 async fn killed_at_each_point(make: fn() -> Db) {
     let undisturbed = make();
-    seeded(&undisturbed, "all").await;
+    seeded(&undisturbed).await;
     continued(&undisturbed, "all");
     let app = app("all");
     let expected = outcome(&undisturbed, &app).await;
 
     let db = make();
-    seeded(&db, "all").await;
+    seeded(&db).await;
     let mut killed = 0;
     for (at, step) in steps(&db, &app).await.iter().enumerate() {
         let mut points = vec!["before-running", "after-running", "after-preconditions"];
@@ -413,45 +406,6 @@ async fn killed_at_each_point(make: fn() -> Db) {
     assert_eq!(found.2, expected.2);
 }
 
-/// A backfill that was killed continues at its cursor.
-async fn a_killed_backfill_continues(db: Db) {
-    seeded(&db, "rows").await;
-    let app = app("rows");
-    let step = steps(&db, &app).await;
-    let step = step.iter().find(|step| step.kind == "transform");
-    let id = &step.expect("a transform").id;
-    let rows = 4 * ROWS as u64;
-    let mut done = 0;
-    for (point, batches) in [
-        ("batch:3:before-commit", 1 + 2),
-        ("batch:2:after-commit", 1 + 2),
-        ("batch:1:before-commit", 0),
-        ("batch:1:after-commit", 1),
-    ] {
-        let fault = format!("{id}:{point}");
-        let (status, text) = run(&db, "rows", Some(&fault));
-        assert_eq!(status.signal(), Some(KILLED), "{fault}: {text}");
-        done += batches * BATCH;
-        let ledger = db.ledger().await.expect("a ledger");
-        assert_eq!(ledger.steps[id].rows_done, done, "{fault}");
-    }
-    let text = continued(&db, "rows");
-    let calls = text
-        .split("calls=")
-        .nth(1)
-        .and_then(|rest| rest.split_whitespace().next());
-    let calls: u64 = calls.and_then(|n| n.parse().ok()).expect("a number");
-    // The rows that were not done, and the trial of the plan: 100 rows, twice.
-    assert!(
-        calls <= rows - done + 200,
-        "{calls} calls, {done} of {rows} done"
-    );
-    db.is_at_head(&app).await;
-    let wrong = "SELECT count(*) FROM users WHERE visits <> CAST(CAST(id AS INTEGER) AS TEXT) \
-                 || ' visits'";
-    assert_eq!(db.number(wrong).await, 0);
-}
-
 /// An installation is there as a whole, or not at all.
 async fn a_killed_installation_leaves_nothing_or_all(db: Db) {
     let app = app("empty");
@@ -479,8 +433,8 @@ mod sqlite {
     }
 
     #[tokio::test]
-    async fn a_killed_backfill_continues() {
-        super::a_killed_backfill_continues(Db::sqlite()).await;
+    async fn a_killed_backfill_continues_at_its_cursor() {
+        super::backfill::a_killed_backfill_continues_at_its_cursor(Db::sqlite()).await;
     }
 
     #[tokio::test]
@@ -508,8 +462,8 @@ mod postgres {
     }
 
     #[tokio::test]
-    async fn a_killed_backfill_continues() {
-        super::a_killed_backfill_continues(Db::postgres()).await;
+    async fn a_killed_backfill_continues_at_its_cursor() {
+        super::backfill::a_killed_backfill_continues_at_its_cursor(Db::postgres()).await;
     }
 
     #[tokio::test]

@@ -45,6 +45,7 @@ cargo xtask bench --cold           the first build of the quickstart beside that
 cargo xtask bench --auth           what a session costs, what others feel of sign-ins, and whether times tell who has an account
 cargo xtask bench --webhooks       deliveries of webhooks beside a loop by hand, their intake and fairness; encryption of push messages: --write
 cargo xtask bench --realtime       memory of idle sockets, fan-out beside two servers by hand, the time from a change to a socket: --write
+cargo xtask bench --migrations     the rate of backfills beside an UPDATE, requests beside a backfill, locks on Postgres, plans of 300 entities: --write
 cargo xtask bench --large          pages, a batch and numbers on one million rows, beside hand-written SQL; --postgres too
 cargo xtask conformance     random sequences of calls on a store and on the memory model: --sequences N, --store S, --seed S
 cargo xtask expand-size     lines and bytes of each expansion, against the budgets

@@ -14,6 +14,7 @@ mod chain;
 mod create;
 mod dialect;
 mod physical;
+mod rows;
 mod session;
 mod snapshot;
 
@@ -24,6 +25,7 @@ pub use dialect::{Dialect, LockLevel};
 pub use physical::{
     Check, CheckRule, Column, ColumnKind, Index, IndexKey, Only, Table, check_name, key_name,
 };
+pub use rows::{RowStatement, RowsWritten};
 pub use session::{
     Bound, Difference, DifferenceCode, IndexState, Locator, Locking, RowCount, SchemaError,
     SchemaFault, SchemaLock, SchemaSession, SchemaStore, Space, TransactionMode,

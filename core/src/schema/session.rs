@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::action::{Action, Tables};
 use super::dialect::Dialect;
 use super::physical::{ColumnKind, Index, Table};
+use super::rows::{RowStatement, RowsWritten};
 use crate::{BoxFuture, Timestamp, Value};
 
 /// A value of a statement with its kind.
@@ -113,6 +114,17 @@ pub trait SchemaSession: Send {
         values: &'a [Bound],
         columns: &'a [ColumnKind],
     ) -> BoxFuture<'a, Result<Vec<Vec<Value>>, SchemaError>>;
+
+    /// Runs a statement for each of many rows of values, in the open transaction. A row that
+    /// violates a constraint is returned, and the others are changed.
+    ///
+    /// # Errors
+    /// Any other fault of the database.
+    fn write_rows<'a>(
+        &'a mut self,
+        statement: &'a RowStatement,
+        rows: Vec<Vec<Value>>,
+    ) -> BoxFuture<'a, Result<RowsWritten, SchemaError>>;
 
     /// Runs an action. `tables` is the physical model before it. An action that
     /// [is transactional](Dialect::is_transactional) runs in the open transaction. Another action

@@ -5,6 +5,7 @@
 mod adopt;
 mod commands;
 mod generated;
+mod kinds;
 mod reports;
 mod rows;
 mod squawk;

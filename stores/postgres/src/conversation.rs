@@ -4,7 +4,9 @@
 use sqlx::encode::IsNull;
 use sqlx::error::BoxDynError;
 use sqlx::postgres::types::Oid;
-use sqlx::postgres::{PgArgumentBuffer, PgArguments, PgDatabaseError, PgRow, PgTypeInfo, Postgres};
+use sqlx::postgres::{
+    PgArgumentBuffer, PgArguments, PgDatabaseError, PgHasArrayType, PgRow, PgTypeInfo, Postgres,
+};
 use sqlx::{Arguments, ColumnIndex, Encode, Row as _, Type, ValueRef as _};
 
 use super::{bind, error, render};
@@ -38,6 +40,7 @@ pub(super) fn condition(
 
 /// Types by their fixed OIDs in the server's catalog.
 const TIMESTAMPTZ: Oid = Oid(1184);
+const TIMESTAMPTZ_ARRAY: Oid = Oid(1185);
 const JSONB: Oid = Oid(3802);
 
 /// A date in the server's form.
@@ -46,6 +49,12 @@ struct Instant(Timestamp);
 impl Type<Postgres> for Instant {
     fn type_info() -> PgTypeInfo {
         PgTypeInfo::with_oid(TIMESTAMPTZ)
+    }
+}
+
+impl PgHasArrayType for Instant {
+    fn array_type_info() -> PgTypeInfo {
+        PgTypeInfo::with_oid(TIMESTAMPTZ_ARRAY)
     }
 }
 
@@ -104,6 +113,52 @@ pub(super) fn arguments(values: Vec<(Value, Kind)>) -> Result<PgArguments> {
             Value::Json(text) => arguments.add(Jsonb(text)),
             Value::Date(date) => arguments.add(Instant(date)),
             Value::Strings(list) => arguments.add(list),
+        };
+        added.map_err(Error::internal)?;
+    }
+    Ok(arguments)
+}
+
+/// Arrays of values, each of one kind. No kind is a list or JSON.
+///
+/// # Errors
+/// If a value cannot be bound.
+pub(super) fn array_arguments<'v, I: Iterator<Item = &'v Value>>(
+    columns: impl Iterator<Item = (I, Kind)>,
+) -> Result<PgArguments> {
+    /// The values of a column; `one` takes one that is not null.
+    fn all<'v, T>(
+        values: impl Iterator<Item = &'v Value>,
+        one: impl Fn(&'v Value) -> Option<T>,
+    ) -> Result<Vec<Option<T>>> {
+        let value = |value: &'v Value| match (value, one(value)) {
+            (Value::Null, _) => Ok(None),
+            (_, Some(value)) => Ok(Some(value)),
+            (_, None) => Err(Error::internal("a value has another kind than its column")),
+        };
+        values.map(value).collect()
+    }
+    let mut arguments = PgArguments::default();
+    for (values, kind) in columns {
+        let added = match kind {
+            Kind::Boolean => arguments.add(all(values, |value| match value {
+                Value::Bool(bool) => Some(*bool),
+                _ => None,
+            })?),
+            Kind::Integer => arguments.add(all(values, Value::as_int)?),
+            Kind::Number => arguments.add(all(values, |value| match value {
+                Value::Int(i) => Some(*i as f64),
+                Value::Float(f) => Some(*f),
+                _ => None,
+            })?),
+            Kind::Date => arguments.add(all(values, |value| match value {
+                Value::Date(date) => Some(Instant(*date)),
+                _ => None,
+            })?),
+            _ => arguments.add(all(values, |value| match value {
+                Value::Text(text) => Some(text.clone()),
+                _ => None,
+            })?),
         };
         added.map_err(Error::internal)?;
     }

@@ -47,6 +47,18 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
             write("realtime", &format!("One run.\n\n{}", table.trim()))?;
         }
         succeeded
+    } else if asked("--migrations") {
+        let bin = server::build(&["bench-migrations"], Some("postgres"))?;
+        let (table, succeeded) = server::in_folder(|folder| {
+            let cluster = Cluster::start(folder)?;
+            let mut program = Command::new(bin.join("bench-migrations"));
+            let measured = program.arg("measure").arg(cluster.url("postgres"));
+            shown("migrations", measured)
+        })?;
+        if asked("--write") {
+            write("migrations", &format!("One run.\n\n{}", table.trim()))?;
+        }
+        succeeded
     } else if asked("--large") && asked("--postgres") {
         server::in_folder(|folder| {
             let cluster = Cluster::start(folder)?;

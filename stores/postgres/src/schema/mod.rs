@@ -8,6 +8,7 @@ mod dialect;
 mod fault;
 mod folding;
 mod literal;
+mod rows;
 mod session;
 mod store;
 #[cfg(test)]

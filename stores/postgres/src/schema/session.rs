@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use linchpin_core::schema::{
     Action, Bound, ColumnKind, Dialect, Difference, Index, IndexState, Locator, RowCount,
-    SchemaError, SchemaFault, SchemaSession, Table, Tables, TransactionMode,
+    RowStatement, RowsWritten, SchemaError, SchemaFault, SchemaSession, Table, Tables,
+    TransactionMode,
 };
 use linchpin_core::{BoxFuture, Timestamp, Value};
 use sqlx::postgres::PgRow;
@@ -386,6 +387,14 @@ impl SchemaSession for Session {
         columns: &'a [ColumnKind],
     ) -> BoxFuture<'a, Result<Vec<Vec<Value>>>> {
         Box::pin(self.query(sql, values, columns))
+    }
+
+    fn write_rows<'a>(
+        &'a mut self,
+        statement: &'a RowStatement,
+        rows: Vec<Vec<Value>>,
+    ) -> BoxFuture<'a, Result<RowsWritten>> {
+        Box::pin(self.write_rows(statement, rows))
     }
 
     fn perform<'a>(

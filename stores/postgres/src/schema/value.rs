@@ -3,12 +3,12 @@
 use linchpin_core::entity::Kind;
 use linchpin_core::schema::{Bound, ColumnKind, SchemaError, SchemaFault};
 use linchpin_core::{Error, Value};
-use sqlx::postgres::PgRow;
 use sqlx::postgres::types::Oid;
+use sqlx::postgres::{PgArguments, PgRow};
 use sqlx::{Row, ValueRef as _};
 
 use super::fault;
-use crate::conversation::{arguments, read};
+use crate::conversation::{arguments, array_arguments, read};
 
 type Result<T> = std::result::Result<T, SchemaError>;
 
@@ -50,8 +50,19 @@ fn whole_number(bytes: &[u8]) -> Option<i64> {
     Some(if sign == 0 { whole } else { -whole })
 }
 
+/// The values of many rows, in an array for each column.
+pub(super) fn arrays(kinds: &[ColumnKind], rows: &[Vec<Value>]) -> Result<PgArguments> {
+    let column = |at: usize| {
+        rows.iter()
+            .map(move |row| row.get(at).unwrap_or(&Value::Null))
+    };
+    let kinds = kinds.iter().map(ColumnKind::decoded).enumerate();
+    let columns = kinds.map(|(at, kind)| (column(at), kind));
+    array_arguments(columns).map_err(other)
+}
+
 /// Values in the form of the pool.
-pub(super) fn bind(values: &[Bound]) -> Result<sqlx::postgres::PgArguments> {
+pub(super) fn bind(values: &[Bound]) -> Result<PgArguments> {
     let value = |(value, kind): &Bound| match (value, kind) {
         (Value::Int(i), ColumnKind::Number) => (Value::Float(*i as f64), Kind::Number),
         (value, kind) => (value.clone(), kind.decoded()),

@@ -12,6 +12,7 @@ mod identity;
 mod lock;
 mod perform;
 mod rebuild;
+mod rows;
 mod session;
 mod space;
 mod sql;

@@ -9,14 +9,15 @@ use rusqlite::{Connection, Row, Statement};
 
 use linchpin_core::schema::{
     Action, Bound, ColumnKind, Dialect, Difference, Index, IndexState, Locator, Locking, RowCount,
-    SchemaError, SchemaSession, SchemaStore, Space, Table, Tables, TransactionMode,
+    RowStatement, RowsWritten, SchemaError, SchemaSession, SchemaStore, Space, Table, Tables,
+    TransactionMode,
 };
 use linchpin_core::{BoxFuture, Timestamp, Value};
 
 use super::connect::{self, Reading};
 use super::dialect::SqliteDialect;
 use super::fault::{self, Outcome};
-use super::{backup, compare, identity, lock, perform, space};
+use super::{backup, compare, identity, lock, perform, rows, space};
 use crate::outbox;
 
 /// How long a statement waits for a lock by default.
@@ -290,6 +291,15 @@ impl SchemaSession for Session {
                 Ok(rows)
             })
         })
+    }
+
+    fn write_rows<'a>(
+        &'a mut self,
+        statement: &'a RowStatement,
+        rows: Vec<Vec<Value>>,
+    ) -> BoxFuture<'a, Outcome<RowsWritten>> {
+        let sql = statement.one.clone();
+        self.work(move |inner| inner.write(|connection| rows::write(connection, &sql, rows)))
     }
 
     fn perform<'a>(

@@ -1,0 +1,84 @@
+//! Requests beside a backfill at its default speed, and without one.
+
+use std::io::Write as _;
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use linchpin_benches::client::{CONNECTIONS, drive};
+use linchpin_benches::id;
+
+use crate::Outcome;
+use crate::databases::{Databases, Kind};
+use crate::table::Table;
+use crate::versions::{Running, START, TEXT, Versions};
+
+const ROWS: usize = 1_000_000;
+/// How long each load takes.
+const SECONDS: Duration = Duration::from_secs(8);
+/// How long a load runs before it is measured.
+const WARM: Duration = Duration::from_secs(2);
+/// The routes.
+const ROUTES: [&str; 3] = ["GET by id", "list 20", "PATCH"];
+
+pub(crate) fn measure(
+    databases: &Databases<'_>,
+    versions: &Versions,
+    kind: Kind,
+    table: &mut Table,
+) -> Outcome<()> {
+    let url = databases.filled(versions, kind, "beside", ROWS)?;
+    versions.done(TEXT, &url, "apply --phase expand")?;
+    for route in ROUTES {
+        let url = databases.copy(kind, "beside", "loaded")?;
+        let server = versions.serve(START, &url)?;
+        load(server.address, route, WARM)?;
+        let alone = load(server.address, route, SECONDS)?;
+        let words = versions.backfill(TEXT, &url)?;
+        let mut runner = Running(versions.migrate(TEXT, &url, &words)?.spawn()?);
+        // The plan is made anew first.
+        load(server.address, route, WARM)?;
+        let beside = load(server.address, route, SECONDS)?;
+        if let Some(status) = runner.0.try_wait()? {
+            return Err(format!("the backfill ended before the load: {status}").into());
+        }
+        drop(runner);
+        server.stop()?;
+        databases.remove(kind, "loaded")?;
+        let what = format!(
+            "{}: p99 of {route} beside a backfill of a million rows, beside none",
+            kind.name()
+        );
+        table.times(&what, (beside, alone), 2.0);
+    }
+    databases.remove(kind, "beside")
+}
+
+/// The 99th percentile of a route.
+fn load(address: SocketAddr, route: &str, time: Duration) -> Outcome<Duration> {
+    let until = Instant::now() + time;
+    let (mut n, mut state) = (0_u64, 0x9e37_79b9_7f4a_7c15_u64);
+    let load = drive(address, CONNECTIONS, |into| {
+        n += 1;
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        let id = id((state >> 33) as usize % ROWS);
+        let body = format!(r#"{{"title":"Title {n}"}}"#);
+        // Writing to a Vec cannot fail.
+        let _ = match route {
+            "GET by id" => write!(into, "GET /posts/{id} HTTP/1.1\r\nhost: bench\r\n\r\n"),
+            "list 20" => write!(into, "GET /posts HTTP/1.1\r\nhost: bench\r\n\r\n"),
+            _ => write!(
+                into,
+                "PATCH /posts/{id} HTTP/1.1\r\nhost: bench\r\ncontent-type: application/json\r\n\
+                 content-length: {}\r\n\r\n{body}",
+                body.len()
+            ),
+        };
+        Instant::now() < until
+    })?;
+    if load.failed > 0 {
+        return Err(format!("{} requests of {route} failed", load.failed).into());
+    }
+    Ok(Duration::from_micros(load.quantile(0.99).into()))
+}
