@@ -32,10 +32,27 @@ impl Line {
     /// The connection broke, or the answer was none.
     pub fn ask(&mut self, request: &[u8]) -> Result<(u16, &[u8], Duration)> {
         let begun = Instant::now();
-        self.stream.write_all(request)?;
+        self.send(request)?;
+        let (status, body) = self.answer()?;
+        Ok((status, body, begun.elapsed()))
+    }
+
+    /// Sends a request, whose answer is read later.
+    ///
+    /// # Errors
+    /// The connection broke.
+    pub fn send(&mut self, request: &[u8]) -> Result<()> {
+        self.stream.write_all(request)
+    }
+
+    /// The status and the body of the answer to the request that was sent.
+    ///
+    /// # Errors
+    /// The connection broke, or the answer was none.
+    pub fn answer(&mut self) -> Result<(u16, &[u8])> {
         loop {
             if let Some(status) = self.answer.read(&mut self.stream)? {
-                return Ok((status, self.answer.body(), begun.elapsed()));
+                return Ok((status, self.answer.body()));
             }
         }
     }

@@ -41,9 +41,10 @@ fn main() -> Outcome<()> {
             failed.extend(push::measure()?);
             held(&failed)
         }
-        ["realtime"] => held(&realtime::measure()?),
+        ["realtime"] => held(&realtime::measure(None)?),
+        ["realtime", part] => held(&realtime::measure(Some(part))?),
         [
-            name @ ("realtime-server" | "broadcast-server" | "fan-out-server"),
+            name @ ("realtime-server" | "publish-server" | "broadcast-server" | "fan-out-server"),
             port,
             url,
         ] => runtime.block_on(realtime::serve(name, port.parse()?, url)),
@@ -57,7 +58,10 @@ fn main() -> Outcome<()> {
         ["webhooks-wait", file, messages] => {
             webhooks::until_taken(Path::new(file), messages.parse()?)
         }
-        _ => Err("usage: bench-plugins webhooks | bench-plugins realtime".into()),
+        _ => Err(
+            "usage: bench-plugins webhooks | bench-plugins realtime [memory|fan-out|latency|slow]"
+                .into(),
+        ),
     }
 }
 

@@ -230,10 +230,13 @@ impl Sockets {
         }
     }
 
-    /// What changes the post, with a body of this length.
-    pub(super) fn changes(&self, length: usize) -> Outcome<Changes> {
+    /// Clients that change the post at once, with a body of this length.
+    pub(super) fn changes(&self, length: usize, clients: usize) -> Outcome<Changes> {
+        let clients = 0..clients;
         Ok(Changes {
-            line: Line::to(self.address)?,
+            lines: clients
+                .map(|_| Line::to(self.address))
+                .collect::<Result<_, _>>()?,
             path: format!("/posts/{}", self.post),
             body: "x".repeat(length),
         })
@@ -311,21 +314,27 @@ impl Socket {
     }
 }
 
-/// Changes of the post, one after the other.
+/// Clients that change the post.
 pub(super) struct Changes {
-    line: Line,
+    lines: Vec<Line>,
     path: String,
     body: String,
 }
 
 impl Changes {
-    pub(super) fn send(&mut self, n: usize) -> Outcome<()> {
-        let body = format!(r#"{{"title":"Title {n}","body":"{}"}}"#, self.body);
-        let (status, answer, _) = self.line.ask(&request("PATCH", &self.path, &body)?)?;
-        if status == 200 {
-            Ok(())
-        } else {
-            Err(format!("{status} {}", String::from_utf8_lossy(answer)).into())
+    /// Makes one change by each client, and waits for all answers.
+    pub(super) fn send(&mut self, first: usize) -> Outcome<()> {
+        for (n, line) in self.lines.iter_mut().enumerate() {
+            let n = first + n;
+            let body = format!(r#"{{"title":"Title {n}","body":"{}"}}"#, self.body);
+            line.send(&request("PATCH", &self.path, &body)?)?;
         }
+        for line in &mut self.lines {
+            let (status, answer) = line.answer()?;
+            if status != 200 {
+                return Err(format!("{status} {}", String::from_utf8_lossy(answer)).into());
+            }
+        }
+        Ok(())
     }
 }

@@ -15,9 +15,11 @@ use driver::{Server, Sockets};
 /// Idle sockets of one room: memory is the slope between both.
 const FEW: usize = 1_000;
 const MANY: usize = 5_000;
-/// Sockets of the fan-out, its changes, and rounds of each server in turn.
+/// Sockets of the fan-out, its changes, those that are made at once, and rounds of each server in
+/// turn.
 const SOCKETS: usize = 1_000;
 const CHANGES: usize = 200;
+const AT_ONCE: usize = 8;
 const ROUNDS: usize = 3;
 /// Changes whose way to one socket is timed.
 const TIMED: usize = 1_000;
@@ -29,13 +31,23 @@ const PAUSE: Duration = Duration::from_millis(100);
 
 const SHORT: usize = 200;
 
-pub(crate) fn measure() -> Outcome<Vec<&'static str>> {
+/// Measures everything, or one part.
+pub(crate) fn measure(part: Option<&str>) -> Outcome<Vec<&'static str>> {
     let mut table = Table::default();
+    let is_asked = |name| part.is_none_or(|part| part == name);
     println!("| what | it | beside | ratio | bound |\n|---|---|---|---|---|");
-    memory(&mut table)?;
-    fan_out(&mut table)?;
-    latency(&mut table)?;
-    slow_readers()?;
+    if is_asked("memory") {
+        memory(&mut table)?;
+    }
+    if is_asked("fan-out") {
+        fan_out(&mut table)?;
+    }
+    if is_asked("latency") {
+        latency(&mut table)?;
+    }
+    if is_asked("slow") {
+        slow_readers()?;
+    }
     Ok(table.failed)
 }
 
@@ -55,36 +67,66 @@ fn memory(table: &mut Table) -> Outcome<()> {
     Ok(())
 }
 
+/// The servers of the fan-out.
+const SERVERS: [&str; 4] = [
+    "realtime-server",
+    "publish-server",
+    "broadcast-server",
+    "fan-out-server",
+];
+
 fn fan_out(table: &mut Table) -> Outcome<()> {
-    let names = ["realtime-server", "broadcast-server", "fan-out-server"];
-    let mut rates = [Vec::new(), Vec::new(), Vec::new()];
+    let mut rates = SERVERS.map(|_| [Vec::new(), Vec::new()]);
     for _ in 0..ROUNDS {
-        for (name, rates) in names.iter().zip(&mut rates) {
-            let server = Server::start(name)?;
-            let mut sockets = Sockets::new(&server)?;
-            sockets.open(SOCKETS)?;
-            let began = Instant::now();
-            let mut changes = sockets.changes(SHORT)?;
-            for n in 0..CHANGES {
-                changes.send(n)?;
-                // One change at a time, so that no server writes several frames at once.
-                sockets.until(SOCKETS * (n + 1))?;
+        for (name, rates) in SERVERS.iter().zip(&mut rates) {
+            for (at_once, rates) in [1, AT_ONCE].into_iter().zip(rates) {
+                rates.push(rate(name, at_once)?);
             }
-            rates.push((SOCKETS * CHANGES) as f64 / began.elapsed().as_secs_f64());
         }
     }
-    let [ours, broadcast, by_hand] = rates.map(median);
-    table.at_least(
-        "frames to 1,000 sockets, beside axum with tokio's broadcast",
-        (ours, broadcast),
-        1.5,
-    );
-    table.at_least(
-        "frames to 1,000 sockets, beside a server by hand",
-        (ours, by_hand),
-        0.9,
-    );
+    let [committed, published, broadcast, by_hand] = rates.map(|both| both.map(median));
+    for (at, what) in [
+        (
+            0,
+            [
+                "one change at a time, committed; beside axum with tokio's broadcast",
+                "the same, beside a server by hand",
+                "one change at a time, published; beside axum with tokio's broadcast",
+                "the same, beside the server by hand",
+            ],
+        ),
+        (
+            1,
+            [
+                "eight changes at once, committed; beside axum with tokio's broadcast",
+                "the same eight, beside the server by hand",
+                "eight changes at once, published; beside axum with tokio's broadcast",
+                "the same eight published, beside the server by hand",
+            ],
+        ),
+    ] {
+        table.at_least(what[0], (committed[at], broadcast[at]), 1.5);
+        table.at_least(what[1], (committed[at], by_hand[at]), 0.9);
+        table.at_least(what[2], (published[at], broadcast[at]), 1.5);
+        table.at_least(what[3], (published[at], by_hand[at]), 0.9);
+    }
     Ok(())
+}
+
+/// Frames per second to all sockets. The next changes are made when every socket has the last ones.
+fn rate(server: &str, at_once: usize) -> Outcome<f64> {
+    let server = Server::start(server)?;
+    let mut sockets = Sockets::new(&server)?;
+    sockets.open(SOCKETS)?;
+    let mut changes = sockets.changes(SHORT, at_once)?;
+    let began = Instant::now();
+    let mut sent = 0;
+    while sent < CHANGES {
+        changes.send(sent)?;
+        sent += at_once;
+        sockets.until(SOCKETS * sent)?;
+    }
+    Ok((SOCKETS * sent) as f64 / began.elapsed().as_secs_f64())
 }
 
 /// From the request of a change to its frame at a socket, so it contains the commit.
@@ -92,7 +134,7 @@ fn latency(table: &mut Table) -> Outcome<()> {
     let server = Server::start("realtime-server")?;
     let mut sockets = Sockets::new(&server)?;
     sockets.open(1)?;
-    let mut changes = sockets.changes(SHORT)?;
+    let mut changes = sockets.changes(SHORT, 1)?;
     for n in 0..TIMED {
         sockets.sent.push(Instant::now());
         changes.send(n)?;
@@ -120,7 +162,7 @@ fn slow_readers() -> Outcome<()> {
         let mut sockets = Sockets::new(&server)?;
         sockets.open_deaf(deaf)?;
         sockets.open(MIXED - deaf)?;
-        let mut changes = sockets.changes(LONG)?;
+        let mut changes = sockets.changes(LONG, 1)?;
         let mut next = Instant::now();
         for n in 0..LONG_CHANGES {
             next += PAUSE;

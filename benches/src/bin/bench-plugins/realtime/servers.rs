@@ -1,8 +1,10 @@
-//! The servers: ours, axum with tokio's broadcast, and one by hand that frames each message once.
+//! The servers: ours, axum with tokio's broadcast, and one by hand that frames each message once
+//! and writes the frames that wait in one call of the system.
 //!
 //! Each creates a post by `POST /posts` and changes it by `PATCH /posts/{id}`, which sends a frame
-//! to each socket at `/__ws`.
+//! to each socket at `/__ws`. Ours commits the change, or only publishes a frame.
 
+use std::io::IoSlice;
 use std::time::Duration;
 
 use axum::body::{Body, Bytes};
@@ -11,10 +13,12 @@ use axum::http::{Response, header};
 use axum::routing::{get, patch, post};
 use futures_util::SinkExt as _;
 use hyper_util::rt::TokioIo;
+use linchpin::http::OverrideCall;
 use linchpin::prelude::*;
-use linchpin::{Config, Durability};
+use linchpin::resource::Outcome as Answer;
+use linchpin::{Config, Durability, Route};
 use linchpin_benches::SECRET;
-use linchpin_realtime::channel::Declared;
+use linchpin_realtime::channel::{Declared, Rooms};
 use linchpin_realtime::connection::Limits;
 use linchpin_realtime::{Realtime, channel};
 use tokio::io::AsyncWriteExt as _;
@@ -31,17 +35,26 @@ use crate::posts::{POSTS, Post};
 pub enum PostLive {
     #[on(Post::updated)]
     Post(Post),
+    #[publish]
+    Announcement { text: String },
 }
+
+/// The length of an announcement. Its frame is as long as that of a change.
+const ANNOUNCED: usize = 480;
+/// The frames that the server by hand writes in one call of the system at most.
+const BATCH: usize = 16;
 
 pub(crate) async fn serve(name: &str, port: u16, url: &str) -> Outcome<()> {
     match name {
-        "realtime-server" => ours(port, url).await,
+        "realtime-server" => ours(port, url, false).await,
+        "publish-server" => ours(port, url, true).await,
         "broadcast-server" => by_hand(port, false).await,
         _ => by_hand(port, true).await,
     }
 }
 
-async fn ours(port: u16, url: &str) -> Outcome<()> {
+/// `publishes` tells that a change is not committed: its frame is published by code.
+async fn ours(port: u16, url: &str, publishes: bool) -> Outcome<()> {
     let config = Config::new()
         .port(port)
         .signing_secret(SECRET)
@@ -64,7 +77,21 @@ async fn ours(port: u16, url: &str) -> Outcome<()> {
         .plugin(JwtAuth::new())
         .plugin(realtime)
         .package(&POSTS);
+    let app = if publishes {
+        app.override_route::<Post, _, _>(Route::Update, publish)
+    } else {
+        app
+    };
     Ok(app.serve().await?)
+}
+
+async fn publish(call: OverrideCall) -> linchpin::Result<Answer> {
+    let id: String = call.key()?;
+    let text = "x".repeat(ANNOUNCED);
+    let room = call.adapters.provided::<Rooms>()?.room::<PostLive>(&*id);
+    room.publish(&call.cx, PostLive::Announcement { text })
+        .await?;
+    call.record(id).await
 }
 
 /// What a server by hand sends: a text, and the bytes of its frame.
@@ -117,8 +144,11 @@ async fn upgrade(State(shared): State<Shared>, mut request: Request) -> Response
         let Ok(upgraded) = upgraded.await else { return };
         let mut io = TokioIo::new(upgraded);
         if shared.framed {
-            while let Some(sent) = next(&mut messages).await {
-                if io.write_all(&sent.frame).await.is_err() {
+            while let Some(first) = next(&mut messages).await {
+                let more = std::iter::from_fn(|| messages.try_recv().ok());
+                let frames: Vec<Sent> =
+                    std::iter::once(first).chain(more.take(BATCH - 1)).collect();
+                if write(&mut io, &frames).await.is_err() {
                     return;
                 }
             }
@@ -142,6 +172,22 @@ async fn upgrade(State(shared): State<Shared>, mut request: Request) -> Response
         response.headers_mut().insert(name, value);
     }
     response
+}
+
+async fn write(io: &mut TokioIo<hyper::upgrade::Upgraded>, frames: &[Sent]) -> std::io::Result<()> {
+    if let [one] = frames {
+        return io.write_all(&one.frame).await;
+    }
+    let mut slices: Vec<IoSlice<'_>> = frames
+        .iter()
+        .map(|sent| IoSlice::new(&sent.frame))
+        .collect();
+    let mut rest = &mut slices[..];
+    while !rest.is_empty() {
+        let n = io.write_vectored(rest).await?;
+        IoSlice::advance_slices(&mut rest, n);
+    }
+    Ok(())
 }
 
 async fn next(messages: &mut broadcast::Receiver<Sent>) -> Option<Sent> {
