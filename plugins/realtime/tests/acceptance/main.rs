@@ -10,8 +10,12 @@ mod browser;
 #[path = "../../../../runtime/tests/support/chromium.rs"]
 mod chromium;
 mod clients;
+#[allow(dead_code, reason = "the tests of events use all of it")]
+#[path = "../events/client.rs"]
+mod events_client;
 mod frames;
 mod handshake;
+mod isolation;
 #[cfg(all(feature = "postgres", feature = "redis"))]
 mod leaders;
 mod limits;
