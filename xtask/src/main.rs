@@ -25,6 +25,10 @@ const FEATURES: [&str; 2] = [
 /// libraries) is built once for both.
 const AS_TESTS: [&str; 2] = ["--config", "profile.dev.package.\"*\".opt-level=1"];
 
+/// An example. Cargo enables the features that tests need only if a test or an example is selected.
+/// A command that selects this one shares the dependencies that tests have compiled.
+const EXAMPLE: &str = "declarations";
+
 /// The features of `linchpin-auth` that are tested alone without the default features: none, or one
 /// of them.
 const AUTH_FEATURES: [&str; 4] = ["", "breach-check", "providers", "smtp"];
@@ -35,7 +39,7 @@ cargo xtask test [--fast]   everything a change must pass; --fast leaves out lin
 cargo xtask test --changed  only what the files can have broken that differ from origin/main (or main) or are not committed;
                             --changed=REF compares with another commit
 cargo xtask services        installs what tests talk to and is missing: Postgres, Redis, Chromium, Node with an issuer, a mail server, a compiler for wasm32, …
-cargo xtask search          lints and tests of the search provider, a step of `test` of its own: it compiles a full-text engine
+cargo xtask search          lints and tests of the search provider, steps of `test` of their own: they compile a full-text engine
 cargo xtask bench           the generated server beside hand-written ones: --rounds N, --seconds S, --write, --only get,list;
                             --kinds for every kind of operation, --postgres for all of it on Postgres
 cargo xtask bench --instructions   instructions per request, counted by callgrind, against the budgets: --write
@@ -56,10 +60,10 @@ fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let done = match args.first().map(String::as_str) {
         Some("test") => test::run(&args),
-        Some("search") => test::search(),
         Some("services") => postgres::install()
             .and(peers::install())
             .and(wasm::install()),
+        Some("search") => test::search(),
         Some("bench") => bench::run(&args),
         Some("conformance") => conformance::run(&args),
         Some("expand-size") => expand_size::run(),

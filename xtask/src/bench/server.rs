@@ -21,8 +21,9 @@ pub(super) fn build(only: &[&str], feature: Option<&str>) -> Result<PathBuf, Str
     Ok(target().join("release"))
 }
 
-/// Builds the driver with the settings of tests, whose dependencies are compiled already; returns
-/// its directory.
+/// Builds the driver with the settings of tests, which have compiled all it depends on; returns its
+/// directory. Cargo enables the features that tests need only if a test or an example is selected,
+/// and any example will do.
 pub(super) fn build_driver() -> Result<PathBuf, String> {
     let workspace = [
         "build",
@@ -31,6 +32,8 @@ pub(super) fn build_driver() -> Result<PathBuf, String> {
         crate::test::SEARCH,
         "--bin",
         "bench-driver",
+        "--example",
+        crate::EXAMPLE,
     ];
     crate::step(
         "build of the driver",

@@ -4,13 +4,18 @@ mod binaries;
 mod changed;
 mod toy;
 
+use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::Instant;
 
 use crate::steps::{Job, beside, cargo, print_table, step, step_beside, timed};
-use crate::{AS_TESTS, AUTH_FEATURES, FEATURES, bench, expand_size, layers, peers, postgres, wasm};
+use crate::{
+    AS_TESTS, AUTH_FEATURES, EXAMPLE, FEATURES, bench, expand_size, layers, peers, postgres, wasm,
+};
 use changed::Affected;
 
-/// The search provider: compiled separately, so that the rest compiles no full-text engine.
+/// The search provider: compiled separately, so that the rest compiles no full-text engine, and
+/// tests the macros with the features of their dependencies that users have.
 pub(crate) const SEARCH: &str = "linchpin-search-tantivy";
 
 /// Runs formatting, lints, the links of rustdoc, all tests (unit, black-box, compile-fail,
@@ -63,20 +68,7 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
                     .args(AS_TESTS)
                     .args(["--", "-D", "warnings"]),
             ));
-            let documents = ["doc", "--workspace", "--exclude", SEARCH, "--no-deps"];
-            note(step(
-                "links of rustdoc",
-                cargo(&documents)
-                    .args(FEATURES)
-                    .args(AS_TESTS)
-                    .env("RUSTDOCFLAGS", "-D warnings"),
-            ));
-        }
-        if affected.has("linchpin") {
-            fewer_features().into_iter().for_each(&mut note);
-        }
-        if affected.has("linchpin-auth") {
-            fewer_features_of_auth().into_iter().for_each(&mut note);
+            note(links());
         }
         note(timed("services", || {
             postgres::install()
@@ -104,58 +96,88 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
     ))
 }
 
-/// Checks other feature sets: declarations alone, the server without a store, and with one store.
-fn fewer_features() -> Vec<Result<(), String>> {
-    let with = |features: &&str| {
-        let bare = [
-            "clippy",
-            "-p",
-            "linchpin",
-            "--lib",
-            "--example",
-            "declarations",
-            "--no-default-features",
-            "--features",
-            features,
-        ];
-        step(
-            "fewer features",
-            cargo(&bare).args(AS_TESTS).args(["--", "-D", "warnings"]),
-        )
-    };
-    ["", "server", "sqlite", "jwt,postgres"]
-        .iter()
-        .map(with)
-        .collect()
+/// Checks the links of rustdoc, with the crates that lints have compiled.
+fn links() -> Result<(), String> {
+    let documents = [
+        "doc",
+        "--workspace",
+        "--exclude",
+        SEARCH,
+        "--no-deps",
+        "--lib",
+        "--bins",
+        "--example",
+        EXAMPLE,
+    ];
+    let mut command = cargo(&documents);
+    command
+        .args(FEATURES)
+        .args(AS_TESTS)
+        .env("RUSTDOCFLAGS", "-D warnings");
+    // Clippy compiles the members of the workspace with a compiler of its own, and with these
+    // arguments. With another compiler or other arguments, they are compiled once more.
+    if let Some(clippy) = clippy_driver() {
+        command.env("RUSTC_WORKSPACE_WRAPPER", clippy).env(
+            "CLIPPY_ARGS",
+            "-D__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__",
+        );
+    }
+    step("links of rustdoc", command)
 }
 
-fn fewer_features_of_auth() -> Vec<Result<(), String>> {
-    let with = |features: &&str| {
-        let bare = [
-            "clippy",
-            "-p",
-            "linchpin-auth",
-            "--lib",
-            "--no-default-features",
-            "--features",
-            features,
-        ];
-        step(
-            "fewer features of linchpin-auth",
-            cargo(&bare).args(AS_TESTS).args(["--", "-D", "warnings"]),
-        )
-    };
-    AUTH_FEATURES.iter().map(with).collect()
+/// The compiler that `cargo clippy` uses.
+fn clippy_driver() -> Option<PathBuf> {
+    let printed = Command::new("rustc")
+        .args(["--print", "sysroot"])
+        .output()
+        .ok()?;
+    let driver =
+        Path::new(String::from_utf8_lossy(&printed.stdout).trim()).join("bin/clippy-driver");
+    driver.exists().then_some(driver)
+}
+
+/// Checks other feature sets: declarations alone, the server without a store, and with one store.
+fn fewer_features(features: &str) -> Result<(), String> {
+    let bare = [
+        "clippy",
+        "-p",
+        "linchpin",
+        "--lib",
+        "--example",
+        EXAMPLE,
+        "--no-default-features",
+        "--features",
+        features,
+    ];
+    step_beside(
+        "fewer features",
+        cargo(&bare).args(AS_TESTS).args(["--", "-D", "warnings"]),
+    )
+}
+
+fn fewer_features_of_auth(features: &str) -> Result<(), String> {
+    let bare = [
+        "clippy",
+        "-p",
+        "linchpin-auth",
+        "--lib",
+        "--no-default-features",
+        "--features",
+        features,
+    ];
+    step_beside(
+        "fewer features of linchpin-auth",
+        cargo(&bare).args(AS_TESTS).args(["--", "-D", "warnings"]),
+    )
 }
 
 /// Compiles all tests with one set of features, and runs the affected ones; each binary is a row of
-/// the table. Steps with their own target directory, or that wait for cargo's lock, run
-/// concurrently.
+/// the table. Further steps run concurrently with them.
 fn tests(fast: bool, affected: &Affected) -> Vec<Result<(), String>> {
     let without: &[&str] = if fast { &["ui-tests"] } else { &[] };
-    let built = match timed("compiling the tests", || binaries::build(without)) {
-        Ok(built) => built,
-        Err(what) => return vec![Err(what)],
+    let (built, compiled) = match timed("compiling the tests", || binaries::build(without)) {
+        Ok(built) => (built, Ok(())),
+        Err(what) => (Vec::new(), Err(what)),
     };
     let chosen = affected.of(&built);
     let mut chosen: Vec<&binaries::Binary> = built
@@ -164,30 +186,48 @@ fn tests(fast: bool, affected: &Affected) -> Vec<Result<(), String>> {
         .collect();
     chosen.sort_by_key(|binary| binary.rank());
     let (alone, others): (Vec<_>, Vec<_>) = chosen.into_iter().partition(|b| b.measures_time());
-    let mut jobs: Vec<Job<'_>> = Vec::new();
+    let mut jobs: Vec<Job<'_>> = vec![in_turn(compiling(fast, affected))];
     for binary in others {
         jobs.push(Box::new(|| binary.run()));
-    }
-    if affected.has_examples() {
-        let doc = ["test", "--workspace", "--exclude", SEARCH, "--doc"];
-        let examples = move || step_beside("documentation examples", cargo(&doc).args(FEATURES));
-        jobs.push(Box::new(examples));
     }
     if affected.has("linchpin-core") {
         jobs.push(Box::new(wasm::check));
     }
-    if affected.has("linchpin") || affected.has(toy::NAME) {
-        jobs.push(Box::new(toy::check));
+    if !fast && affected.has("linchpin-benches") {
+        jobs.insert(3.min(jobs.len()), Box::new(bench::build_gated));
     }
+    let mut done = vec![compiled];
+    done.extend(beside(jobs));
+    done.extend(alone.into_iter().map(binaries::Binary::run));
+    done
+}
+
+/// The steps that compile into the target folder of the tests.
+fn compiling<'a>(fast: bool, affected: &Affected) -> Vec<Job<'a>> {
+    let mut jobs: Vec<Job<'_>> = Vec::new();
     if !fast && affected.has(SEARCH) {
         jobs.push(Box::new(search));
     }
-    if !fast && affected.has("linchpin-benches") {
-        jobs.insert(2.min(jobs.len()), Box::new(bench::build_gated));
+    if affected.has("linchpin") {
+        for features in ["", "server", "sqlite", "jwt,postgres"] {
+            jobs.push(Box::new(move || fewer_features(features)));
+        }
     }
-    let mut done = beside(jobs);
-    done.extend(alone.into_iter().map(binaries::Binary::run));
-    done
+    if affected.has("linchpin-auth") {
+        for features in AUTH_FEATURES {
+            jobs.push(Box::new(move || fewer_features_of_auth(features)));
+        }
+    }
+    if affected.has("linchpin") || affected.has(toy::NAME) {
+        jobs.push(Box::new(toy::check));
+    }
+    if affected.has_examples() {
+        jobs.push(Box::new(|| {
+            let doc = ["test", "--workspace", "--exclude", SEARCH, "--doc"];
+            step_beside("documentation examples", cargo(&doc).args(FEATURES))
+        }));
+    }
+    jobs
 }
 
 /// Runs lints and tests of the search provider.
@@ -201,4 +241,43 @@ pub(crate) fn search() -> Result<(), String> {
         "tests of the search provider",
         &mut cargo(&["test", "-p", SEARCH, "--no-fail-fast"]),
     )
+}
+
+/// Steps as one job, one after the other: cargo locks the folder that they compile into, and
+/// concurrent ones would wait for each other. A failed step does not stop the next.
+fn in_turn(jobs: Vec<Job<'_>>) -> Job<'_> {
+    Box::new(move || {
+        let failed: Vec<String> = jobs.into_iter().filter_map(|job| job().err()).collect();
+        if failed.is_empty() {
+            Ok(())
+        } else {
+            Err(failed.join("\n  "))
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Job, in_turn};
+
+    #[test]
+    fn a_step_in_a_row_that_fails_keeps_no_other_from_running() {
+        let ran = std::sync::Mutex::new(Vec::new());
+        let step = |name: &'static str, done: Result<(), String>| -> Job<'_> {
+            let ran = &ran;
+            Box::new(move || {
+                ran.lock().unwrap().push(name);
+                done
+            })
+        };
+        let failed = |what: &str| Err(what.to_owned());
+        let steps = vec![
+            step("a", failed("one")),
+            step("b", Ok(())),
+            step("c", failed("two")),
+        ];
+        assert_eq!(in_turn(steps)(), failed("one\n  two"));
+        assert_eq!(*ran.lock().unwrap(), ["a", "b", "c"]);
+        assert_eq!(in_turn(vec![step("d", Ok(()))])(), Ok(()));
+    }
 }
