@@ -67,6 +67,9 @@ version!(wide, [index(author_id), unique(token)], [Draft, Published, Archived], 
 
 #[linchpin::transform(reverse = views_number)]
 fn views_text(views: i64) -> std::result::Result<String, TransformError> {
+    if views < 0 {
+        return Err("a number of views is not negative".into());
+    }
     Ok(format!("{views} views"))
 }
 

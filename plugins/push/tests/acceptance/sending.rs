@@ -295,9 +295,10 @@ async fn an_error_of_the_app_postpones_one_message_and_no_other() {
         push.wanted(move |_, waiting| {
             let fails = asked.load(Ordering::Relaxed) && waiting.notification_id.is_some();
             async move {
-                match fails {
-                    true => Err(linchpin::Error::internal("no answer")),
-                    false => Ok(true),
+                if fails {
+                    Err(linchpin::Error::internal("no answer"))
+                } else {
+                    Ok(true)
                 }
             }
         })
