@@ -5,7 +5,7 @@
 //   POST /__peer/rotate                                      signs with other keys from now on, and forgets the former ones
 
 import { createServer } from 'node:http';
-import { generateKeyPairSync, randomUUID } from 'node:crypto';
+import { createPrivateKey, generateKeyPairSync, randomUUID } from 'node:crypto';
 import Provider from 'oidc-provider';
 
 const CALLBACKS = ['peer', 'other', 'local'].map((id) => `https://app.test/auth/${id}/callback`);
@@ -21,8 +21,15 @@ function key(alg) {
     ES256: ['ec', { namedCurve: 'P-256' }],
     EdDSA: ['ed25519', {}],
   };
-  const { privateKey } = generateKeyPairSync(...kinds[alg]);
-  return { ...privateKey.export({ format: 'jwk' }), alg, use: 'sig', kid: randomUUID() };
+  const [type, options] = kinds[alg];
+  // As text first: Node.js 20 may block for ever while it exports a key object that it has just generated. If it collects garbage
+  // meanwhile, it waits for the lock that the export holds.
+  const { privateKey } = generateKeyPairSync(type, {
+    ...options,
+    publicKeyEncoding: { type: 'spki', format: 'pem' },
+    privateKeyEncoding: { type: 'pkcs8', format: 'pem' },
+  });
+  return { ...createPrivateKey(privateKey).export({ format: 'jwk' }), alg, use: 'sig', kid: randomUUID() };
 }
 
 function client(id, more) {
