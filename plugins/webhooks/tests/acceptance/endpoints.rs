@@ -1,24 +1,29 @@
 //! Endpoints: who may manage them, what is refused, and where the secret goes.
 
-use std::sync::Arc;
+use std::cell::RefCell;
 
 use linchpin::Cx;
 use linchpin::seal::Rekey;
 use linchpin_webhooks::WebhooksConfig;
-use parking_lot::Mutex;
 use serde_json::{Value as Json, json};
-use tracing_subscriber::fmt::MakeWriter;
+use tracing_subscriber::filter::dynamic_filter_fn;
+use tracing_subscriber::layer::{Layer, SubscriberExt};
+use tracing_subscriber::util::SubscriberInitExt;
 
 use crate::bed::{Bed, FIRST, SECOND};
 use crate::receiver::{Plan, Receiver};
 
-/// What the app has logged.
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
+thread_local! {
+    /// What was logged on this thread, if its test reads it.
+    static LOGGED: RefCell<Option<Vec<u8>>> = const { RefCell::new(None) };
+}
+
+/// Writes to the log of the thread.
+struct Log;
 
 impl std::io::Write for Log {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().extend_from_slice(bytes);
+        LOGGED.with_borrow_mut(|log| log.get_or_insert_default().extend_from_slice(bytes));
         Ok(bytes.len())
     }
 
@@ -27,12 +32,18 @@ impl std::io::Write for Log {
     }
 }
 
-impl MakeWriter<'_> for Log {
-    type Writer = Self;
-
-    fn make_writer(&self) -> Self {
-        self.clone()
-    }
+/// Keeps the log of this thread from now on. It is for the whole process, because tracing remembers
+/// for each place whether anybody listens; what other threads log is not written.
+fn keep_log() {
+    let written = tracing_subscriber::fmt::layer()
+        .with_ansi(false)
+        .with_writer(|| Log);
+    let is_kept = |log: &RefCell<Option<Vec<u8>>>| log.borrow().is_some();
+    let of_thread = dynamic_filter_fn(move |_, _| LOGGED.try_with(is_kept).unwrap_or(false));
+    tracing_subscriber::registry()
+        .with(written.with_filter(of_thread))
+        .init();
+    LOGGED.set(Some(Vec::new()));
 }
 
 #[tokio::test]
@@ -221,12 +232,8 @@ async fn addresses_events_and_headers_are_checked() {
 
 #[tokio::test]
 async fn a_secret_is_in_no_table_and_no_log_and_in_one_answer() {
-    // Everything runs on the thread of the test, so the log of the app comes here.
-    let log = Log::default();
-    let subscriber = tracing_subscriber::fmt()
-        .with_max_level(tracing::Level::TRACE)
-        .with_writer(log.clone());
-    let _logged = tracing::subscriber::set_default(subscriber.finish());
+    // Everything runs on the thread of the test, so this is the log of the app.
+    keep_log();
     let (bed, receiver) = (Bed::start().await, Receiver::start().await);
     let own = "whsec_QUJDREVGR0hJSktMTU5PUFFSU1RVVldYWVphYmNkZWY=";
     let made = bed
@@ -248,7 +255,7 @@ async fn a_secret_is_in_no_table_and_no_log_and_in_one_answer() {
     receiver.until(2).await;
     let path = bed.path();
     bed.app.stop().await.unwrap();
-    let log = log.0.lock().clone();
+    let log = LOGGED.take().unwrap();
     let has = |text: &[u8]| log.windows(text.len()).any(|part| part == text);
     assert!(has(b"webhooks"), "the log was written");
     assert!(!has(refused.as_bytes()), "the refused secret is in the log");
