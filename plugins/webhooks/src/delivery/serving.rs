@@ -27,6 +27,8 @@ const WRITE_PAUSES: [Duration; 4] = [
     Duration::from_secs(2),
     Duration::from_secs(5),
 ];
+/// The time after which an endpoint is served again whose service had an error.
+const AFTER_ERROR: Duration = Duration::from_secs(1);
 /// How many rounds of attempts are read at once.
 const ROUNDS: usize = 4;
 
@@ -69,10 +71,27 @@ enum Turn {
 impl Workers {
     /// Sends the due deliveries of an endpoint, then frees it.
     pub(super) async fn serve(self: Arc<Self>, leased: Leased, stopped: watch::Receiver<bool>) {
-        let endpoint = leased.endpoint.id.clone();
-        if let Err(error) = self.send_due(leased, &stopped).await {
-            // The endpoint is free again after its lease.
-            tracing::warn!(%error, endpoint, "deliveries of an endpoint stopped; they go on after its lease");
+        if let Err(error) = Arc::clone(&self).send_due(leased.clone(), &stopped).await {
+            let endpoint = leased.endpoint.id.as_str();
+            tracing::warn!(%error, endpoint, "deliveries of an endpoint stopped; they go on soon");
+            self.release(&leased).await;
+        }
+    }
+
+    /// Frees an endpoint after an error, such as a connection to the store that has ended. If the
+    /// store stays away, the endpoint is free again after its lease.
+    async fn release(&self, leased: &Leased) {
+        for pause in WRITE_PAUSES {
+            tokio::time::sleep(pause).await;
+            // Not at once: the error may come again.
+            let again = later(self.now(), AFTER_ERROR);
+            match self.free(leased, Some(again)).await {
+                Ok(()) => return,
+                Err(error) => {
+                    let endpoint = leased.endpoint.id.as_str();
+                    tracing::debug!(%error, endpoint, "an endpoint is not free yet");
+                }
+            }
         }
     }
 

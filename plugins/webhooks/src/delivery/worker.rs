@@ -40,11 +40,12 @@ pub(crate) struct Workers {
 }
 
 /// A leased endpoint.
+#[derive(Clone)]
 pub(crate) struct Leased {
     pub(super) endpoint: WebhookEndpoint,
     pub(super) token: String,
     /// Counts the endpoint until the service has ended.
-    _served: Served,
+    _served: Arc<Served>,
 }
 
 impl Source for Workers {
@@ -90,7 +91,7 @@ impl Workers {
             .lease(&self.cx(), self.slots.full(), token.clone(), until)
             .await?;
         let leased = endpoints.into_iter().map(|endpoint| Leased {
-            _served: self.slots.serve(endpoint.tenant_id.as_deref()),
+            _served: Arc::new(self.slots.serve(endpoint.tenant_id.as_deref())),
             endpoint,
             token: token.clone(),
         });
