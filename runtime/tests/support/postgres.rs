@@ -7,7 +7,7 @@
 pub mod programs;
 
 use std::io::Write;
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -112,13 +112,20 @@ END
             .expect("the shell listens");
     }
 
-    /// Ends the server at once, as a crash does.
+    /// Ends the server at once, as a crash does. It blocks until no connection is accepted; where
+    /// an app runs on the same thread, call it on another one, because the server waits for each
+    /// connection that the app has begun and not yet used.
     pub fn kill(&mut self) {
         self.say("kill");
-        // The shell ends asynchronously. The next server must not be confused with one that is
-        // about to end.
+        let address = SocketAddr::from(([127, 0, 0, 1], self.port));
         let end = Instant::now() + Duration::from_mins(1);
-        while std::net::TcpStream::connect(("127.0.0.1", self.port)).is_ok() {
+        // A connection that is not answered is not a refused one: the port still listens, and the
+        // next server must not be confused with this one.
+        let refused = || {
+            TcpStream::connect_timeout(&address, Duration::from_millis(100))
+                .is_err_and(|error| error.kind() == std::io::ErrorKind::ConnectionRefused)
+        };
+        while !refused() {
             assert!(Instant::now() < end, "the server does not end");
             std::thread::sleep(Duration::from_millis(10));
         }
