@@ -35,7 +35,7 @@ pub use custom_sql::CustomSql;
 pub use kind::{StoreKind, StoreProvider};
 pub use names::{Conversion, Filler, Names, Pending, RefreshNames, Replaced, TableNames};
 pub use numbers::Numbers;
-pub use outbox::{Committed, Outbox, Parked, Waiting};
+pub use outbox::{Committed, Lost, Outbox, Parked, Waiting};
 pub use plan::{
     After, Assign, AssignValue, Compute, Figure, Function, Group, Order, Pick, Plan, Truncate,
     aggregate_kinds,

@@ -71,6 +71,13 @@ pub trait Outbox: Send + Sync {
         limit: usize,
     ) -> BoxFuture<'a, Result<Waiting>>;
 
+    /// Stores that a consumer was told about lost rows, so [`waiting`](Self::waiting) reports them
+    /// no more.
+    ///
+    /// # Errors
+    /// If the store cannot write it.
+    fn told<'a>(&'a self, consumer: &'a str, lost: Lost) -> BoxFuture<'a, Result<()>>;
+
     /// Stores that a consumer has processed these rows, so they are not delivered to it again.
     ///
     /// # Errors
@@ -116,9 +123,19 @@ pub trait Committed: Send + Sync {
 pub struct Waiting {
     /// The rows in the order of their numbers.
     pub rows: Vec<Arc<OutboxRow>>,
-    /// The number of rows that the consumer can never get, because they were removed before it
-    /// had them. Each is counted once.
-    pub lost: u64,
+    /// The rows that the consumer can never get. They are reported until
+    /// [`told`](Outbox::told), also to the next process that delivers to the consumer.
+    pub lost: Option<Lost>,
+}
+
+/// Rows that were removed before a consumer had them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lost {
+    /// Their number, at least 1.
+    pub count: u64,
+    /// The number up to which the consumer gets no more rows; 0 if the store has skipped them
+    /// already.
+    pub until: i64,
 }
 
 /// An event that a consumer failed to process.

@@ -19,12 +19,12 @@ use tokio::time::Instant;
 use super::handover::{Handover, LiveQueue};
 use super::leases::{Lease, Leases, lease};
 use super::meter::Meter;
-use super::pending::{Held, Item, Pending, pause};
+use super::pending::{Held, Item, LONGEST, Pending, pause};
 use super::relay::{Consumer, Health, cause, outbox};
 use super::{EntityEvent, EventBus, Missed};
 use crate::clock::Clock;
 use crate::event::{Entry, OutboxRow};
-use crate::store::Store;
+use crate::store::{Lost, Store};
 use crate::{Error, Timestamp};
 
 /// The bounds of the number of events in a batch, and of rows in a read.
@@ -78,6 +78,8 @@ enum Ended {
     Store(Error),
     /// Another process leads the consumer now.
     Lease,
+    /// The consumer did not take notice of lost events.
+    Untold(Error),
 }
 
 type Step<T> = std::result::Result<T, Ended>;
@@ -132,6 +134,20 @@ impl Delivery {
                     look = self.wait().await;
                 }
                 Err(Ended::Lease) => self.forget(),
+                Err(Ended::Untold(error)) => {
+                    let pause = pause(failures, LONGEST);
+                    (failures, look) = (failures + 1, true);
+                    tracing::warn!(consumer = self.consumer.name, %error, cause = cause(&error), pause = ?pause, "the consumer did not take notice of lost events and will be told again");
+                    self.health.fails(&self.consumer.name);
+                    if *self.stopped.borrow() {
+                        drop(self.note().await);
+                        return self.end();
+                    }
+                    tokio::select! {
+                        _ = self.stopped.changed() => {}
+                        () = tokio::time::sleep(pause) => {}
+                    }
+                }
                 Err(Ended::Store(error)) => {
                     let pause = pause(failures, LONGEST_OF_STORE);
                     (failures, look) = (failures + 1, true);
@@ -233,11 +249,10 @@ impl Delivery {
         let mut more = false;
         self.unblock().await?;
         if self.blocked.is_none() && !self.pending.is_full() {
-            let (rows, missed) = self.rows(look || stopping).await?;
-            more = !rows.is_empty();
-            if missed > 0 {
-                self.miss(missed, "the events were removed before they were delivered")
-                    .await;
+            let (rows, lost) = self.rows(look || stopping).await?;
+            more = lost.is_some() || !rows.is_empty();
+            if let Some(lost) = lost {
+                self.tell(lost).await?;
             }
             self.take(rows).await?;
         }
@@ -254,13 +269,16 @@ impl Delivery {
         Ok(more)
     }
 
-    /// The next rows, and the number of those that were lost.
-    async fn rows(&mut self, look: bool) -> Step<(Vec<Arc<OutboxRow>>, u64)> {
+    /// The next rows, and those that were lost before them.
+    async fn rows(&mut self, look: bool) -> Step<(Vec<Arc<OutboxRow>>, Option<Lost>)> {
         let most = self.batch;
         let (store, handover, caught_up) = match &mut self.source {
             Source::Live(queue) => {
-                let (rows, missed) = queue.take();
-                return Ok((rows.into(), missed));
+                // Rows that were taken have no other copy, so they wait until the loss is told.
+                return Ok(match queue.missed() {
+                    0 => (queue.take().into(), None),
+                    count => (Vec::new(), Some(Lost { count, until: 0 })),
+                });
             }
             Source::Stored {
                 store,
@@ -273,7 +291,7 @@ impl Delivery {
         if *caught_up && outbox.is_in_commit_order() {
             let (rows, further) = handover.following(self.pending.top(), most);
             if !rows.is_empty() || !(further || look) {
-                return Ok((rows, 0));
+                return Ok((rows, None));
             }
         }
         let taken = self.pending.taken();
@@ -286,16 +304,19 @@ impl Delivery {
     }
 
     async fn take(&mut self, rows: Vec<Arc<OutboxRow>>) -> Step<()> {
-        let mut items = Vec::new();
-        for row in rows {
+        // Before a row counts as taken: after a failure all of them are read again.
+        for row in &rows {
             if let Some(why) = &row.unreadable {
                 tracing::error!(
                     consumer = self.consumer.name,
                     cause = why,
                     "an event cannot be read and is skipped"
                 );
-                self.miss(1, "the events cannot be read").await;
+                self.miss(1, "the events cannot be read").await?;
             }
+        }
+        let mut items = Vec::new();
+        for row in rows {
             let before = items.len();
             let concerning = row.events.iter().filter_map(|entry| {
                 Some(Item {
@@ -324,8 +345,22 @@ impl Delivery {
         held.into_iter().chain(self.pending.oldest()).min()
     }
 
-    async fn miss(&self, count: u64, why: &'static str) {
-        self.meter.lost(count);
+    /// Tells the consumer about lost rows; after that they are not reported again.
+    async fn tell(&mut self, lost: Lost) -> Step<()> {
+        let why = "the events were removed before they were delivered";
+        self.miss(lost.count, why).await?;
+        match &self.source {
+            Source::Live(queue) => queue.told(lost.count),
+            Source::Stored { store, .. } => {
+                let outbox = outbox(store).map_err(Ended::Store)?;
+                let told = outbox.told(&self.consumer.name, lost).await;
+                told.map_err(Ended::Store)?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn miss(&mut self, count: u64, why: &'static str) -> Step<()> {
         tracing::error!(
             consumer = self.consumer.name,
             count,
@@ -334,11 +369,20 @@ impl Delivery {
         );
         let told = AssertUnwindSafe(async {
             let missed = Missed { count, cause: why };
-            self.consumer.sink.missed(missed).await;
+            self.consumer.sink.missed(missed).await
         });
-        if told.catch_unwind().await.is_err() {
-            tracing::error!(consumer = self.consumer.name, "the consumer panicked");
+        let told = told.catch_unwind().await;
+        let told = told.unwrap_or_else(|_| Err(Error::internal("the consumer panicked")));
+        if let Err(error) = told {
+            // The rows are read from the table again, and not from memory, which knows no loss.
+            if let Source::Stored { caught_up, .. } = &mut self.source {
+                *caught_up = false;
+            }
+            return Err(Ended::Untold(error));
         }
+        self.meter.lost(count);
+        self.health.works(&self.consumer.name);
+        Ok(())
     }
 
     /// Stores the position.

@@ -186,10 +186,22 @@ impl LiveQueue {
         self.ready.notify_one();
     }
 
-    /// Takes all rows, and the number of events that were lost after them.
-    pub(super) fn take(&self) -> (VecDeque<Arc<OutboxRow>>, u64) {
-        let state = std::mem::take(&mut *self.state.lock());
-        (state.rows, state.missed)
+    /// Takes all rows.
+    pub(super) fn take(&self) -> VecDeque<Arc<OutboxRow>> {
+        let mut state = self.state.lock();
+        state.events = 0;
+        std::mem::take(&mut state.rows)
+    }
+
+    /// The number of lost events that the consumer was not told about.
+    pub(super) fn missed(&self) -> u64 {
+        self.state.lock().missed
+    }
+
+    /// The consumer was told about this number of lost events.
+    pub(super) fn told(&self, count: u64) {
+        let mut state = self.state.lock();
+        state.missed = state.missed.saturating_sub(count);
     }
 
     /// Waits for rows.

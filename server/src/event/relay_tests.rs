@@ -8,7 +8,9 @@ use super::*;
 use crate::entity::EntityDesc;
 use crate::event::{Batch, Entry, Missed, OutboxRow, StoredText};
 use crate::resource::BoxFuture;
-use crate::store::{Committed, Numbers, Parked, Plan, Reply, Rows, Statement, StoreKind, Waiting};
+use crate::store::{
+    Committed, Lost, Numbers, Parked, Plan, Reply, Rows, Statement, StoreKind, Waiting,
+};
 use crate::{Uuid, Value};
 
 /// A row with one event per record.
@@ -45,6 +47,7 @@ struct State {
     /// The fencing number of this process; `None` while another one leads.
     fence: Option<i64>,
     resigned: bool,
+    lost: Option<Lost>,
 }
 
 impl Lone {
@@ -125,7 +128,13 @@ impl Outbox for Lone {
         let mut rows: Vec<_> = state.rows.iter().filter(new).cloned().collect();
         rows.sort_by_key(|row| row.seq);
         rows.truncate(limit);
-        Box::pin(async move { Ok(Waiting { rows, lost: 0 }) })
+        let lost = state.lost;
+        Box::pin(async move { Ok(Waiting { rows, lost }) })
+    }
+    fn told<'a>(&'a self, _: &'a str, lost: Lost) -> BoxFuture<'a, Result<()>> {
+        let reported = self.state.lock().lost.take();
+        assert_eq!(reported, Some(lost));
+        Box::pin(async { Ok(()) })
     }
     fn settle<'a>(&'a self, _: &'a str, done: &'a Numbers) -> BoxFuture<'a, Result<()>> {
         self.state.lock().settled.extend(done);
@@ -157,6 +166,8 @@ struct Heard {
     got: watch::Sender<Vec<(i64, String, Instant)>>,
     fences: Mutex<Vec<i64>>,
     missed: Mutex<u64>,
+    /// It takes no notice of lost events until this instant.
+    deaf: Mutex<Option<Instant>>,
     tries: Mutex<Vec<Instant>>,
     stops: bool,
     live: bool,
@@ -169,6 +180,7 @@ impl Listener {
             got: watch::channel(Vec::new()).0,
             fences: Mutex::default(),
             missed: Mutex::default(),
+            deaf: Mutex::default(),
             tries: Mutex::default(),
             stops,
             live,
@@ -177,6 +189,11 @@ impl Listener {
 
     fn failing(self, record: &'static str, time: Duration) -> Self {
         self.0.failing.lock().push((record, Instant::now() + time));
+        self
+    }
+
+    fn deaf(self, time: Duration) -> Self {
+        *self.0.deaf.lock() = Some(Instant::now() + time);
         self
     }
 
@@ -212,9 +229,18 @@ impl EventSink for Listener {
         Box::pin(async { Ok(()) })
     }
 
-    fn missed(&self, missed: Missed) -> BoxFuture<'_, ()> {
+    fn missed(&self, missed: Missed) -> BoxFuture<'_, Result<()>> {
+        self.0.tries.lock().push(Instant::now());
+        if self
+            .0
+            .deaf
+            .lock()
+            .is_some_and(|until| Instant::now() < until)
+        {
+            return Box::pin(async { Err(Error::unavailable("busy")) });
+        }
         *self.0.missed.lock() += missed.count;
-        Box::pin(async {})
+        Box::pin(async { Ok(()) })
     }
 
     fn is_live(&self) -> bool {
@@ -493,4 +519,54 @@ async fn live_consumers_get_events_without_the_store_and_are_told_of_lost_ones()
         "the store is not asked"
     );
     running.relay.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_consumer_is_told_of_lost_events_until_it_takes_notice() {
+    let gone = Duration::from_secs(100);
+    for live in [false, true] {
+        let (store, began) = (Lone::new(Duration::ZERO, true), Instant::now());
+        let listener = Listener::new(true, live).deaf(gone);
+        let lost = Lost { count: 3, until: 3 };
+        let later = row(4, &["a"]);
+        if !live {
+            store.state.lock().lost = Some(lost);
+            store.add(&later);
+        }
+        let running = deliver(&store, std::slice::from_ref(&listener));
+        if live {
+            running.handover.lost(&row(0, &["x", "y", "z"]).events);
+            running.handover.committed(vec![later]);
+        }
+        tokio::time::sleep(gone / 2).await;
+        assert!(running.health.is_degraded());
+        // It is not called without a pause, and gets nothing meanwhile.
+        let calls = listener.0.tries.lock().len();
+        assert!((5..=12).contains(&calls), "{calls} calls");
+        assert!(listener.0.got.borrow().is_empty());
+        assert_eq!(store.state.lock().lost, (!live).then_some(lost));
+        let late = listener.got(1).await[0].2 - (began + gone);
+        assert!(late <= Duration::from_secs(72), "{late:?}");
+        assert_eq!(*listener.0.missed.lock(), 3, "told once");
+        assert_eq!(store.state.lock().lost, None);
+        assert!(!running.health.is_degraded());
+        running.relay.stop().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_loss_that_was_not_told_is_told_by_the_next_leader() {
+    let store = Lone::new(Duration::ZERO, true);
+    let lost = Lost { count: 2, until: 2 };
+    store.state.lock().lost = Some(lost);
+    let deaf = Listener::new(false, false).deaf(Duration::from_hours(1));
+    let first = deliver(&store, std::slice::from_ref(&deaf));
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    first.relay.stop().await;
+    assert_eq!(store.state.lock().lost, Some(lost));
+    let listener = Listener::new(false, false);
+    let second = deliver(&store, std::slice::from_ref(&listener));
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    assert_eq!(*listener.0.missed.lock(), 2);
+    second.relay.stop().await;
 }

@@ -52,9 +52,16 @@ pub trait EventSink: Send + Sync + 'static {
 
     /// Takes notice that events were lost, such as those that did not fit in memory. The default
     /// does nothing: the log has an error already.
-    fn missed(&self, missed: Missed) -> BoxFuture<'_, ()> {
+    ///
+    /// A sink is told at least once, and gets no later events before it succeeds. If the process
+    /// ends first, the next process that delivers to the sink tells it of lost events of the
+    /// outbox; those of a live sink end with the process.
+    ///
+    /// # Errors
+    /// Any error. The sink is told again after a pause, at most a minute later.
+    fn missed(&self, missed: Missed) -> BoxFuture<'_, Result<()>> {
         let _ = missed;
-        Box::pin(std::future::ready(()))
+        Box::pin(std::future::ready(Ok(())))
     }
 
     /// Whether the sink takes events of an entity. The default takes those of every entity.

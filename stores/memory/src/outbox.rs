@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 
 use linchpin_core::BoxFuture;
 use linchpin_core::event::{Entry, OutboxRow};
-use linchpin_core::store::{Committed, Numbers, Outbox, Parked, Waiting};
+use linchpin_core::store::{Committed, Lost, Numbers, Outbox, Parked, Waiting};
 use linchpin_core::{Result, Timestamp};
 
 /// The maximum number of waiting events. Beyond it the oldest row is dropped, and its consumers are
@@ -159,9 +159,9 @@ impl Outbox for Queue {
         _: &'a [Arc<OutboxRow>],
         limit: usize,
     ) -> BoxFuture<'a, Result<Waiting>> {
-        let mut state = self.0.lock();
+        let state = self.0.lock();
         let (first, last) = (state.rows.front().map(|row| row.seq), state.last);
-        let Some(settled) = state.settled.get_mut(consumer) else {
+        let Some(settled) = state.settled.get(consumer) else {
             return ready(Waiting::default());
         };
         let mut had = settled.clone();
@@ -169,15 +169,20 @@ impl Outbox for Queue {
         // Rows before the first one were given up.
         let gone = first.unwrap_or(last + 1) - 1;
         let missing = had.holes(0).into_iter().filter(|(from, _)| *from <= gone);
-        let lost: u64 = missing
+        let count = missing
             .map(|(from, to)| to.min(gone).abs_diff(from) + 1)
             .sum();
-        if lost > 0 {
-            settled.add(0, gone);
-        }
+        let lost = (count > 0).then_some(Lost { count, until: gone });
         let waiting = state.rows.iter().filter(|row| !had.has(row.seq));
         let rows = waiting.take(limit).cloned().collect();
         ready(Waiting { rows, lost })
+    }
+
+    fn told<'a>(&'a self, consumer: &'a str, lost: Lost) -> BoxFuture<'a, Result<()>> {
+        if let Some(settled) = self.0.lock().settled.get_mut(consumer) {
+            settled.add(0, lost.until);
+        }
+        ready(())
     }
 
     fn settle<'a>(&'a self, consumer: &'a str, done: &'a Numbers) -> BoxFuture<'a, Result<()>> {
@@ -302,10 +307,18 @@ mod tests {
             queue.append(entries(1));
         }
         let none = Numbers::NONE;
+        let lost = Lost {
+            count: 10,
+            until: 10,
+        };
+        for _ in 0..2 {
+            let waiting = queue.waiting("a", &none, &[], 1).await.expect("rows");
+            let first = waiting.rows[0].seq;
+            assert_eq!((first, waiting.lost), (11, Some(lost)), "until it is told");
+        }
+        queue.told("a", lost).await.expect("told");
         let waiting = queue.waiting("a", &none, &[], 1).await.expect("rows");
-        assert_eq!((waiting.rows[0].seq, waiting.lost), (11, 10));
-        let waiting = queue.waiting("a", &none, &[], 1).await.expect("rows");
-        assert_eq!((waiting.rows[0].seq, waiting.lost), (11, 0));
+        assert_eq!((waiting.rows[0].seq, waiting.lost), (11, None));
         assert_eq!(queue.0.lock().events, ROOM);
     }
 }

@@ -5,7 +5,7 @@ use super::tests::server;
 use super::*;
 use linchpin_core::Timestamp;
 use linchpin_core::event::{Entry, OutboxRow};
-use linchpin_core::store::{Committed, Numbers};
+use linchpin_core::store::{Committed, Lost, Numbers};
 
 const LEASE: Duration = Duration::from_secs(15);
 
@@ -276,17 +276,21 @@ async fn a_consumer_that_comes_back_is_told_how_many_rows_were_removed() {
         outbox.prune(&["a"], later, later, 3).await.expect("looked"),
         3
     );
+    let lost = Lost { count: 2, until: 0 };
+    for _ in 0..2 {
+        let waiting = outbox
+            .waiting("b", &Numbers::NONE, &[], 9)
+            .await
+            .expect("rows");
+        let left: Vec<i64> = waiting.rows.iter().map(|row| row.seq).collect();
+        assert_eq!((waiting.lost, left), (Some(lost), vec![all[3]]));
+    }
+    outbox.told("b", lost).await.expect("told");
     let waiting = outbox
         .waiting("b", &Numbers::NONE, &[], 9)
         .await
         .expect("rows");
-    let left: Vec<i64> = waiting.rows.iter().map(|row| row.seq).collect();
-    assert_eq!((waiting.lost, left), (2, vec![all[3]]));
-    let waiting = outbox
-        .waiting("b", &Numbers::NONE, &[], 9)
-        .await
-        .expect("rows");
-    assert_eq!(waiting.lost, 0, "told once");
+    assert_eq!(waiting.lost, None, "told once");
     fixture.store.close().await;
 }
 

@@ -14,7 +14,6 @@ mod queued;
 mod relay;
 #[cfg(test)]
 mod relay_tests;
-mod renewal;
 mod routes;
 
 use std::fmt;

@@ -8,7 +8,6 @@ use linchpin::{BoxFuture, Entity, EventSink, Result};
 
 use super::plan::{Plan, Told};
 use super::queued::{self, QueuedFrame};
-use super::renewal::Renewal;
 use crate::engine::{Append, Engine, Fence};
 
 /// The name of the consumer.
@@ -22,17 +21,11 @@ const PART: usize = 100;
 pub(super) struct Relay {
     plan: Arc<Plan>,
     engine: Arc<dyn Engine>,
-    renewal: Arc<Renewal>,
 }
 
 impl Relay {
     pub(super) fn new(plan: Arc<Plan>, engine: Arc<dyn Engine>) -> Self {
-        let renewal = Arc::new(Renewal::new(Arc::clone(&engine)));
-        Self {
-            plan,
-            engine,
-            renewal,
-        }
+        Self { plan, engine }
     }
 
     /// Appends frames, and leaves none.
@@ -57,20 +50,26 @@ impl Relay {
 
     /// Has all rooms start afresh if there were events without the states of their records: an
     /// earlier release has written them.
-    async fn make_up_for(&self, lost: &mut u64) {
-        let count = std::mem::take(lost);
-        if count > 0 {
-            let cause = "events do not say which records they are about";
-            tracing::error!(count, cause, "all rooms start afresh: events were lost");
-            self.renewal.order().await;
+    async fn make_up_for(&self, lost: &mut u64) -> Result<()> {
+        match std::mem::take(lost) {
+            0 => Ok(()),
+            count => {
+                let cause = "events do not say which records they are about";
+                self.start_afresh(count, cause).await
+            }
         }
+    }
+
+    /// Gives all streams new epochs, so that clients read the state of their rooms again.
+    async fn start_afresh(&self, count: u64, cause: &str) -> Result<()> {
+        tracing::error!(count, cause, "all rooms start afresh: events were lost");
+        Ok(self.engine.renew().await?)
     }
 }
 
 impl EventSink for Relay {
     fn publish<'a>(&'a self, batch: &'a Batch) -> BoxFuture<'a, Result<()>> {
         Box::pin(async move {
-            self.renewal.make_up().await?;
             let (mut appends, mut lost) = (Vec::with_capacity(batch.len()), 0);
             for (at, event) in batch.iter().enumerate() {
                 if event.entity == QueuedFrame::DESC.storage_name {
@@ -80,23 +79,21 @@ impl EventSink for Relay {
                 }
                 if appends.len() >= PART {
                     self.append(&mut appends, batch.fence()).await?;
-                    self.make_up_for(&mut lost).await;
+                    self.make_up_for(&mut lost).await?;
                     batch.done(at + 1);
                     // So that nodes take these frames before the next ones come.
                     tokio::task::yield_now().await;
                 }
             }
             self.append(&mut appends, batch.fence()).await?;
-            self.make_up_for(&mut lost).await;
-            Ok(())
+            self.make_up_for(&mut lost).await
         })
     }
 
-    fn missed(&self, missed: Missed) -> BoxFuture<'_, ()> {
+    fn missed(&self, missed: Missed) -> BoxFuture<'_, Result<()>> {
         Box::pin(async move {
             let Missed { count, cause, .. } = missed;
-            tracing::error!(count, cause, "all rooms start afresh: events were lost");
-            self.renewal.order().await;
+            self.start_afresh(count, cause).await
         })
     }
 

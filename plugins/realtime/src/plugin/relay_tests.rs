@@ -85,7 +85,12 @@ async fn a_gap_renews_streams_that_no_client_reads() {
     let bed = Bed::start().await;
     let epoch = bed.epoch().await;
     assert_eq!(bed.epoch().await, epoch);
-    bed.relay.missed(Missed::new(1, "a test")).await;
+    bed.node.engine.fail();
+    let told = bed.relay.missed(Missed::new(1, "a test")).await;
+    told.expect_err("it is told again when the engine is back");
+    bed.node.engine.recover();
+    assert_eq!(bed.epoch().await, epoch);
+    bed.relay.missed(Missed::new(1, "a test")).await.unwrap();
     assert_ne!(bed.epoch().await, epoch);
     bed.node.app.stop().await.unwrap();
 }

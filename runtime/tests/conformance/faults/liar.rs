@@ -9,7 +9,7 @@ use linchpin::event::{Entry, OutboxRow};
 use linchpin::resource::BoxFuture;
 use linchpin::store::memory::Memory;
 use linchpin::store::{
-    Committed, Numbers, Outbox, Parked, Plan, Reply, Rows, Statement, Store, StoreKind,
+    Committed, Lost, Numbers, Outbox, Parked, Plan, Reply, Rows, Statement, Store, StoreKind,
     Transaction, Waiting,
 };
 use linchpin::{Result, Timestamp, Value};
@@ -202,6 +202,9 @@ impl Outbox for Liar {
             }
             Ok(waiting)
         })
+    }
+    fn told<'a>(&'a self, consumer: &'a str, lost: Lost) -> BoxFuture<'a, Result<()>> {
+        self.honest().told(consumer, lost)
     }
     fn settle<'a>(&'a self, consumer: &'a str, done: &'a Numbers) -> BoxFuture<'a, Result<()>> {
         self.honest().settle(consumer, done)

@@ -28,7 +28,7 @@ use super::row::Raw;
 use super::{PostgresStore, bind};
 use linchpin_core::BoxFuture;
 use linchpin_core::event::{OutboxRow, StoredText};
-use linchpin_core::store::{Committed, Numbers, Outbox, Parked, Waiting};
+use linchpin_core::store::{Committed, Lost, Numbers, Outbox, Parked, Waiting};
 use linchpin_core::{Error, Result, Timestamp, Uuid};
 
 /// The names of the tables.
@@ -64,9 +64,9 @@ const WAITING: &str = "WITH had AS (SELECT had + $2::text::int8multirange AS had
      FROM had CROSS JOIN LATERAL unnest('{[1,)}'::int8multirange - had.had) AS hole CROSS JOIN LATERAL \
      (SELECT * FROM linchpin_outbox WHERE seq >= lower(hole) AND seq < coalesce(upper(hole), 9223372036854775807) ORDER BY seq LIMIT $3) AS e \
      ORDER BY e.seq LIMIT $3";
-/// Takes the number of rows that the consumer can never get.
-const LOST: &str = "UPDATE linchpin_consumers AS c SET lost = 0 FROM (SELECT name, lost FROM linchpin_consumers \
-     WHERE name = $1 AND lost > 0 FOR UPDATE) AS o WHERE c.name = o.name RETURNING o.lost";
+/// The number of rows that the consumer can never get.
+const LOST: &str = "SELECT lost FROM linchpin_consumers WHERE name = $1 AND lost > 0";
+const TOLD: &str = "UPDATE linchpin_consumers SET lost = greatest(lost - $2, 0) WHERE name = $1";
 /// A transaction that takes a number has changed a record before, and so has a transaction id: all
 /// transactions with numbers up to the mark are older than the transaction that stores the mark.
 const SETTLE: &str = "WITH c AS (SELECT had + $2::text::int8multirange AS had, \
@@ -232,7 +232,7 @@ impl Outbox for PostgresStore {
     ) -> BoxFuture<'a, Result<Waiting>> {
         Box::pin(async move {
             let live = self.courier.any().await?;
-            let mut lost = 0;
+            let mut lost = None;
             // Only a consumer that no app had can have lost rows.
             if taken.is_empty() {
                 let gone = self
@@ -241,7 +241,9 @@ impl Outbox for PostgresStore {
                     .await?;
                 if let Some(row) = gone.first() {
                     let rows: i64 = row.try_get(0).map_err(Error::internal)?;
-                    lost = rows.unsigned_abs();
+                    let count = rows.unsigned_abs();
+                    // The set of processed numbers has them already.
+                    lost = Some(Lost { count, until: 0 });
                 }
             }
             let (taken, limit) = (set(taken), i64::try_from(limit).unwrap_or(i64::MAX));
@@ -258,6 +260,16 @@ impl Outbox for PostgresStore {
                 .map(|row| read(row, known).map_err(Error::internal))
                 .collect();
             Ok(Waiting { rows: rows?, lost })
+        })
+    }
+
+    fn told<'a>(&'a self, consumer: &'a str, lost: Lost) -> BoxFuture<'a, Result<()>> {
+        Box::pin(async move {
+            let live = self.courier.any().await?;
+            let count = i64::try_from(lost.count).unwrap_or(i64::MAX);
+            let values: [(&(dyn ToSql + Sync), Type); 2] =
+                [(&consumer, Type::TEXT), (&count, Type::INT8)];
+            self.courier.run(&live, TOLD, &values).await.map(drop)
         })
     }
 

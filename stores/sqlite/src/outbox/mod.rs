@@ -22,7 +22,7 @@ pub(super) use self::outgoing::{Leader, Outgoing, Told};
 use super::SqliteStore;
 use linchpin_core::BoxFuture;
 use linchpin_core::event::{OutboxRow, StoredText};
-use linchpin_core::store::{Committed, Numbers, Outbox, Parked, Waiting};
+use linchpin_core::store::{Committed, Lost, Numbers, Outbox, Parked, Waiting};
 use linchpin_core::{Error, Result, Timestamp, Uuid, Value};
 
 /// The names of the tables.
@@ -257,13 +257,11 @@ impl Outbox for SqliteStore {
             // Rows before the first one were pruned while no running app declared the consumer.
             let gone = first.unwrap_or(1) - 1;
             let missing = had.holes(0).into_iter().filter(|(from, _)| *from <= gone);
-            let lost: u64 = missing
+            let count = missing
                 .map(|(from, to)| to.min(gone).abs_diff(from) + 1)
                 .sum();
-            if lost > 0 {
-                let mut before = Numbers::NONE;
-                before.add(0, gone);
-                self.settle(consumer, &before).await?;
+            let lost = (count > 0).then_some(Lost { count, until: gone });
+            if lost.is_some() {
                 had.add(0, gone);
             }
             let rows = self.rows(&had, known, limit).await;
@@ -271,6 +269,14 @@ impl Outbox for SqliteStore {
                 rows: rows.map_err(Error::unavailable)?,
                 lost,
             })
+        })
+    }
+
+    fn told<'a>(&'a self, consumer: &'a str, lost: Lost) -> BoxFuture<'a, Result<()>> {
+        Box::pin(async move {
+            let mut before = Numbers::NONE;
+            before.add(0, lost.until);
+            self.settle(consumer, &before).await
         })
     }
 
