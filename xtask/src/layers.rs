@@ -88,20 +88,24 @@ fn read(text: &str) -> (Vec<(&str, Layers<'_>)>, BTreeSet<&str>) {
     (sections, held)
 }
 
-/// The dependencies of each crate of the workspace, without tests.
-fn crates(root: &Path) -> Result<BTreeMap<String, BTreeSet<String>>, String> {
+/// The folders of the members of the workspace.
+pub(crate) fn members(root: &Path) -> Result<Vec<String>, String> {
     let manifest = text(&root.join("Cargo.toml"))?;
     let members = manifest
         .split_once("members = [")
         .and_then(|(_, rest)| rest.split_once(']'))
         .map_or("", |(list, _)| list);
-    let mut all = BTreeMap::new();
-    for member in members
+    let members = members
         .split(',')
-        .map(|member| member.trim().trim_matches('"'))
-        .filter(|member| !member.is_empty())
-    {
-        let manifest = text(&root.join(member).join("Cargo.toml"))?;
+        .map(|member| member.trim().trim_matches('"').to_owned());
+    Ok(members.filter(|member| !member.is_empty()).collect())
+}
+
+/// The dependencies of each crate of the workspace, without tests.
+fn crates(root: &Path) -> Result<BTreeMap<String, BTreeSet<String>>, String> {
+    let mut all = BTreeMap::new();
+    for member in members(root)? {
+        let manifest = text(&root.join(&member).join("Cargo.toml"))?;
         let (mut name, mut section, mut uses) = (String::new(), "", BTreeSet::new());
         for line in manifest.lines() {
             if line.starts_with('[') {
@@ -216,7 +220,7 @@ fn named(source: &str) -> BTreeSet<String> {
 }
 
 /// The source files below a folder that are not tests.
-fn sources(folder: &Path) -> Result<Vec<PathBuf>, String> {
+pub(crate) fn sources(folder: &Path) -> Result<Vec<PathBuf>, String> {
     let mut files = Vec::new();
     let entries = fs::read_dir(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
     for path in entries.flatten().map(|entry| entry.path()) {

@@ -10,6 +10,7 @@ mod peers;
 mod postgres;
 mod steps;
 mod test;
+mod untested;
 mod wasm;
 
 use steps::{cargo, step};

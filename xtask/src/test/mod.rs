@@ -10,7 +10,8 @@ use std::time::Instant;
 
 use crate::steps::{Job, beside, cargo, print_table, step, step_beside, timed};
 use crate::{
-    AS_TESTS, AUTH_FEATURES, EXAMPLE, FEATURES, bench, expand_size, layers, peers, postgres, wasm,
+    AS_TESTS, AUTH_FEATURES, EXAMPLE, FEATURES, bench, expand_size, layers, peers, postgres,
+    untested, wasm,
 };
 use changed::Affected;
 
@@ -52,6 +53,7 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
     note(step("formatting", cargo(&["fmt", "--all", "--check"])));
     note(step("formatting of the toy store", toy::format()));
     note(timed("layers", layers::run));
+    note(timed("targets without tests", untested::run));
     if !affected.is_nothing() {
         if !fast {
             let workspace = [
