@@ -31,7 +31,10 @@ pub(super) struct Plan {
 
 #[derive(Default)]
 struct Planned {
+    /// What declarations list.
     targets: Vec<Target>,
+    /// What is told of every other event: that a record is out of sight now.
+    quiet: Vec<Target>,
     reads: FieldSet,
     /// Whether a target takes events about many records.
     many: bool,
@@ -48,13 +51,15 @@ pub(super) enum Told {
 
 /// The rooms of one channel, or the streams of one SSE endpoint, that some events of an entity reach.
 struct Target {
-    /// The routes whose events it takes.
-    routes: Vec<&'static str>,
+    /// The routes whose events it takes; `None` for every route. Then clients get no event, only
+    /// what follows from a change of who sees the record.
+    routes: Option<Vec<&'static str>>,
     carrier: Carrier,
     payload: Payload,
     on: On,
-    /// The condition on the record, and the fields that it reads.
-    when: Option<(Filter, FieldSet)>,
+    /// The conditions on the record, one of which must hold, and the fields that each reads; empty
+    /// if there is none.
+    when: Vec<(Filter, FieldSet)>,
     guard: Arc<EventGuard>,
 }
 
@@ -81,6 +86,10 @@ impl Plan {
             // The room's own record decides who stays in the room.
             let of = guard(channel.of)?;
             plan.read(channel.of, fields_of(&of, channel.of));
+            let carrier = Carrier::Channel(channel);
+            if channel.scope == RoomScope::Record {
+                plan.quiet(carrier, On::new(channel.of, &[]), Vec::new(), of);
+            }
             for (variant, on, change) in channel.events() {
                 let entity = on.entity;
                 let guard = guard(entity)?;
@@ -92,11 +101,13 @@ impl Plan {
                 reads = reads.or(on.by.into_iter().collect());
                 reads = when.iter().fold(reads, |all, (_, fields)| all.or(*fields));
                 plan.read(entity, reads);
+                let when: Vec<_> = when.into_iter().collect();
+                plan.quiet(carrier, *on, when.clone(), Arc::clone(&guard));
                 let planned = plan.entities.entry(entity.storage_name).or_default();
                 planned.many |= is_about_many(change, entity);
                 planned.targets.push(Target {
-                    routes: change.routes(),
-                    carrier: Carrier::Channel(channel),
+                    routes: Some(change.routes()),
+                    carrier,
                     payload: variant.payload,
                     on: *on,
                     when,
@@ -107,9 +118,9 @@ impl Plan {
         for endpoint in declared.endpoints().iter().copied() {
             plan.endpoint(endpoint, adapters)?;
         }
-        // A channel that forwards no event of its own entity needs none.
+        // The own entity of a collection may have no events in it.
         plan.entities
-            .retain(|_, planned| !planned.targets.is_empty());
+            .retain(|_, planned| !planned.targets.is_empty() || !planned.quiet.is_empty());
         Ok(plan)
     }
 
@@ -118,24 +129,65 @@ impl Plan {
         for from in endpoint.sources {
             let guard = guard(from.entity, EventScope::Collection, adapters)?;
             self.read(from.entity, fields_of(&guard, from.entity));
+            let carrier = Carrier::Endpoint(endpoint);
+            let on = On::new(from.entity, &[]);
+            self.quiet(carrier, on, Vec::new(), Arc::clone(&guard));
             let planned = self.entities.entry(from.entity.storage_name).or_default();
             let mut changes = from.events.iter().map(|event| event.change);
             planned.many |= changes.any(|change| is_about_many(change, from.entity));
             planned
                 .targets
                 .extend(from.events.iter().map(|event| Target {
-                    routes: event.change.routes(),
-                    carrier: Carrier::Endpoint(endpoint),
+                    routes: Some(event.change.routes()),
+                    carrier,
                     payload: Payload::Record,
                     on: On {
                         name: event.name,
                         ..On::new(from.entity, &[]).alias(event.alias)
                     },
-                    when: None,
+                    when: Vec::new(),
                     guard: Arc::clone(&guard),
                 }));
         }
         Ok(())
+    }
+
+    /// Plans what the rooms of a carrier get of the events that it does not list: each change of
+    /// who sees a record. Variants that lead to the same rooms share it.
+    fn quiet(
+        &mut self,
+        carrier: Carrier,
+        on: On,
+        when: Vec<(Filter, FieldSet)>,
+        guard: Arc<EventGuard>,
+    ) {
+        let is_own = carrier
+            .record_of()
+            .is_some_and(|of| on.by.is_none() && of.storage_name == on.entity.storage_name);
+        let changes = !when.is_empty() || on.by.is_some() || guard.fields().next().is_some();
+        let planned = self.entities.entry(on.entity.storage_name).or_default();
+        let same = |quiet: &&mut Target| quiet.carrier.is(carrier) && quiet.on.by == on.by;
+        if let Some(quiet) = planned.quiet.iter_mut().find(same) {
+            // Without a condition, every record is in the room.
+            if when.is_empty() || quiet.when.is_empty() {
+                quiet.when.clear();
+            } else {
+                quiet.when.extend(when);
+            }
+        } else if is_own || changes {
+            planned.many = true;
+            planned.quiet.push(Target {
+                routes: None,
+                carrier,
+                payload: Payload::None,
+                on: On {
+                    by: on.by,
+                    ..On::new(on.entity, &[])
+                },
+                when,
+                guard,
+            });
+        }
     }
 
     fn read(&mut self, entity: &'static EntityDesc, fields: FieldSet) {
@@ -174,8 +226,13 @@ impl Plan {
         let Some(planned) = self.entities.get(&*event.entity) else {
             return Ok(Told::Whole);
         };
-        let wants = |target: &&Target| target.routes.contains(&&*event.route);
-        let targets: Vec<&Target> = planned.targets.iter().filter(wants).collect();
+        let wants = |target: &&Target| {
+            let routes = target.routes.as_ref();
+            routes.is_none_or(|routes| routes.contains(&&*event.route))
+        };
+        let mut targets: Vec<&Target> = planned.targets.iter().filter(wants).collect();
+        let is_listed = !targets.is_empty();
+        targets.extend(&planned.quiet);
         if targets.is_empty() {
             return Ok(Told::Whole);
         }
@@ -187,13 +244,21 @@ impl Plan {
                     records = each;
                     &records[..]
                 }
-                None => return Ok(Told::Lost),
+                None if is_listed || !event.keys.is_empty() => return Ok(Told::Lost),
+                // Nothing is lost that a client is to hear of; rights are checked again anyway.
+                None => return Ok(Told::Whole),
             },
         };
         let mut streams: HashMap<String, u32> = HashMap::new();
         for event in events {
+            let first = out.len();
             for target in &targets {
                 for (stream, frame) in target.frames(event)? {
+                    // A listed frame says who sees the record now, too.
+                    let same = |append: &Append| append.stream.name() == stream.name();
+                    if target.is_quiet() && out[first..].iter().any(same) {
+                        continue;
+                    }
                     // An engine knows an event of a stream by its id.
                     let count = streams.entry(stream.name().to_owned()).or_default();
                     let id = match *count {
@@ -247,9 +312,17 @@ pub(super) fn append(stream: Stream, id: &str, frame: Bytes) -> Result<Append> {
 }
 
 impl Target {
+    fn is_quiet(&self) -> bool {
+        self.routes.is_none()
+    }
+
     /// The frames of an event: one for the room that it belongs to, and one for the room that its
     /// record has left.
     fn frames(&self, event: &EntityEvent) -> Result<Vec<(Stream, Bytes)>> {
+        // Nobody saw a new record before, and an update has `before` if a condition may change.
+        if self.is_quiet() && event.after.is_some() && event.before.is_none() {
+            return Ok(Vec::new());
+        }
         let state = event.after.as_ref().or(event.before.as_ref());
         let (Some(record), Some(state)) = (&event.record_id, state.and_then(|s| s.as_object()))
         else {
@@ -267,18 +340,17 @@ impl Target {
             None => (state, before),
         };
         let mut frames = Vec::new();
-        let holds = self.holds(state);
-        if holds && let Some(stream) = self.stream(record, state) {
+        let stream = |of| self.holds(of).then(|| self.stream(record, of)).flatten();
+        let new = stream(state);
+        let old = before.and_then(|before| Some((before, stream(before)?)));
+        let old = old.filter(|(_, old)| new.as_ref().is_none_or(|new| new.name() != old.name()));
+        if let Some(stream) = new
+            && (!self.is_quiet() || self.changes_sight(state, before, deleted))
+        {
             let about = self.about(event, record, (state, before), deleted);
             frames.push((stream, self.frame(event, about)?));
         }
-        if let Some(before) = before.filter(|before| self.holds(before))
-            && let Some(old) = self.stream(record, before)
-            && frames
-                .first()
-                .is_none_or(|(new, _)| new.name() != old.name())
-            && self.moved(state, before)
-        {
+        if let Some((before, old)) = old {
             let about = About {
                 left: true,
                 ..self.about(event, record, (state, Some(before)), deleted)
@@ -309,18 +381,31 @@ impl Target {
 
     /// Whether the record satisfies the condition of the declaration.
     fn holds(&self, record: &Map<String, Value>) -> bool {
-        self.when.as_ref().is_none_or(|(filter, fields)| {
+        let holds = |(filter, fields): &(Filter, FieldSet)| {
             EventState::read(self.on.entity, *fields, record)
                 .is_some_and(|state| state.satisfies(filter))
-        })
+        };
+        self.when.is_empty() || self.when.iter().any(holds)
     }
 
-    /// Whether an update took the record from one room to another.
-    fn moved(&self, state: &Map<String, Value>, before: &Map<String, Value>) -> bool {
-        match self.carrier.scope() {
-            RoomScope::Record => self.key("", state) != self.key("", before),
-            RoomScope::Collection => true,
-        }
+    /// Whether members of the room may see the record no longer, or see it anew: an update changed
+    /// a field that the guard reads, or the room's own record is gone.
+    fn changes_sight(
+        &self,
+        state: &Map<String, Value>,
+        before: Option<&Map<String, Value>>,
+        deleted: bool,
+    ) -> bool {
+        let is_own = self
+            .carrier
+            .record_of()
+            .is_some_and(|of| of.storage_name == self.on.entity.storage_name);
+        let differs = |before: &Map<String, Value>| {
+            self.guard
+                .fields()
+                .any(|f| state.get(f.wire) != before.get(f.wire))
+        };
+        (deleted && is_own && self.on.by.is_none()) || before.is_some_and(differs)
     }
 
     /// The key of the record whose room an event belongs to.
@@ -369,12 +454,13 @@ impl Target {
             before: before.map(read),
             deleted,
             left: false,
+            quiet: self.is_quiet(),
         }
     }
 
     /// The bytes of an event for the engine.
     fn frame(&self, event: &EntityEvent, about: About) -> Result<Bytes> {
-        let payload = if about.left {
+        let payload = if about.left || about.quiet {
             "null".to_owned()
         } else {
             self.payload(event)

@@ -140,6 +140,56 @@ async fn removed_records_are_judged_by_what_they_were() {
     bed.node.app.stop().await.unwrap();
 }
 
+/// An event of one record by a route that the channel does not list.
+fn unlisted(entity: &str, key: &str, before: Option<Value>, after: Option<Value>) -> EntityEvent {
+    EntityEvent {
+        entity: entity.to_owned().into(),
+        route: "unlisted".into(),
+        record_id: Some(key.to_owned()),
+        keys: Vec::new(),
+        payload: Payload::from(json!({ "secret": "of the payload" })),
+        ..of_many(&[], before, after)
+    }
+}
+
+#[tokio::test]
+async fn a_change_of_sight_that_no_variant_lists_is_told_without_its_payload() {
+    let bed = Bed::start().await;
+    let cards = Card::DESC.storage_name;
+    // Nobody sees more or less of a new card, or of one whose conditions did not change.
+    bed.publish(unlisted(cards, "c1", None, Some(card(true))))
+        .await;
+    bed.publish(unlisted(cards, "c1", Some(card(true)), Some(card(true))))
+        .await;
+    assert!(bed.frames().await.is_empty());
+    let withdrawn = unlisted(cards, "c1", Some(card(true)), Some(card(false)));
+    bed.publish(withdrawn).await;
+    let mut elsewhere = card(true);
+    elsewhere["boardId"] = json!("b2");
+    let moved = unlisted(cards, "c2", Some(card(true)), Some(elsewhere));
+    bed.publish(moved).await;
+    let board = |open| json!({ "open": open, "ownerId": "ann" });
+    let closed = unlisted("boards", "b1", Some(board(true)), Some(board(false)));
+    bed.publish(closed).await;
+    bed.publish(unlisted("boards", "b1", Some(board(false)), None))
+        .await;
+    let told = bed.frames().await.into_iter().map(|frame| {
+        assert_eq!(frame.payload.get(), "null");
+        let about = frame.about.unwrap();
+        assert!(about.quiet);
+        (about.record, about.left, about.deleted)
+    });
+    let told: Vec<_> = told.collect();
+    let expected = [
+        ("c1".to_owned(), false, false),
+        ("c2".to_owned(), true, false),
+        ("b1".to_owned(), false, false),
+        ("b1".to_owned(), false, true),
+    ];
+    assert_eq!(told, expected);
+    bed.node.app.stop().await.unwrap();
+}
+
 /// Such events are in the outbox after an update of the app.
 #[tokio::test]
 async fn an_event_that_does_not_say_its_records_renews_all_streams() {

@@ -168,6 +168,7 @@ impl Node {
                     before: before.map(object),
                     deleted: false,
                     left: false,
+                    quiet: false,
                 }),
             },
         };

@@ -13,6 +13,7 @@ use super::carrier::Carrier;
 use super::guards::{Guards, Tuples, Verdict, Verdicts};
 use super::placed::Placed;
 use super::stored::Passing;
+use crate::channel::RoomName;
 use crate::connection::{Class, Connection, flush_all};
 use crate::engine::{self, Delivery, Stream};
 use crate::protocol::{Position, ResetReason, ServerFrame};
@@ -26,6 +27,8 @@ pub(super) struct Live {
     pub(super) carrier: Carrier,
     /// The room as clients name it.
     pub(super) room: String,
+    /// The id of the room's own record; `None` for collections.
+    pub(super) record: Option<String>,
     pub(super) stream: Stream,
     pub(super) guards: Arc<Guards>,
     pub(super) clock: Arc<dyn Fn() -> Timestamp + Send + Sync>,
@@ -103,11 +106,13 @@ pub(super) struct Affected {
 }
 
 impl Affected {
-    fn ends(connection: &Arc<Connection>, code: Code) -> Self {
-        Self {
+    /// What follows from an entry that a member was given, and that ends its subscription with
+    /// `code`.
+    fn of(connection: &Arc<Connection>, entry: &Placed, code: Option<Code>) -> Option<Self> {
+        (code.is_some() || entry.asks).then(|| Self {
             connection: Arc::clone(connection),
-            code: Some(code),
-        }
+            code,
+        })
     }
 
     pub(super) fn again(connection: &Arc<Connection>) -> Self {
@@ -119,7 +124,7 @@ impl Affected {
 
     /// A subscription whose join knew the position of an entry already.
     fn known(connection: &Arc<Connection>, entry: &Placed) -> Option<Self> {
-        (entry.rechecks || entry.ends_room).then(|| Self::again(connection))
+        (entry.rechecks || entry.asks || entry.ends_room).then(|| Self::again(connection))
     }
 }
 
@@ -131,8 +136,11 @@ impl Live {
         guards: Arc<Guards>,
         clock: Arc<dyn Fn() -> Timestamp + Send + Sync>,
     ) -> Self {
+        let named = RoomName::parse(&room).ok();
+        let record = named.filter(|_| carrier.record_of().is_some());
         Self {
             carrier,
+            record: record.and_then(|name| Some(name.id?.into_owned())),
             room,
             stream,
             guards,
@@ -191,7 +199,7 @@ impl Live {
             if reset || is_later {
                 let code = self.give(member, &placed, &mut verdicts, &mut due);
                 ends |= code.is_some();
-                affected.extend(code.map(|code| Affected::ends(connection, code)));
+                affected.extend(Affected::of(connection, &placed, code));
             } else {
                 affected.extend(Affected::known(connection, &placed));
             }
@@ -280,7 +288,7 @@ impl Live {
             }
             let code = self.give(member, placed, &mut verdicts, due);
             let stays = code.is_none();
-            affected.extend(code.map(|code| Affected::ends(&member.connection, code)));
+            affected.extend(Affected::of(&member.connection, placed, code));
             stays
         });
         affected

@@ -32,6 +32,8 @@ pub(super) struct Placed {
     pub(super) ends_room: bool,
     /// The room's own record changed in a field that conditions read.
     pub(super) rechecks: bool,
+    /// It did, and a gate leads to a further record: only a new check can tell who stays.
+    pub(super) asks: bool,
 }
 
 /// What a caller gets of entries that are read again.
@@ -87,6 +89,7 @@ impl Live {
             withheld: false,
             ends_room: false,
             rechecks: false,
+            asks: false,
         };
         let decoded = match self.carrier {
             Carrier::Channel(_) => StoredFrame::decode(&frame.data).map(|frame| (frame, None)),
@@ -108,15 +111,23 @@ impl Live {
             Carrier::Endpoint(_) => vec![blocks(&stored, &frame.position, outbound_bytes)],
         };
         if let Some(about) = stored.about {
-            placed.subject = self.guards.subject(&about);
-            placed.withheld = placed.subject.is_none();
-            placed.hidden = Some(self.hidden(&about, &frame.position));
-            let own = self
-                .carrier
-                .record_of()
-                .is_some_and(|of| about.entity == of.storage_name);
-            placed.ends_room = own && about.deleted;
-            placed.rechecks = own && !about.deleted && about.before.is_some();
+            let of = self.carrier.record_of();
+            let is_own = self.record.as_ref() == Some(&about.record);
+            let of = of.filter(|of| is_own && about.entity == of.storage_name);
+            placed.ends_room = of.is_some() && about.deleted;
+            let changed = of.is_some() && !about.deleted && about.before.is_some();
+            if about.quiet {
+                placed.frames = Vec::new();
+            }
+            // A channel forwards no events of its own entity if that has gates: this one is quiet.
+            if of.is_some_and(|of| !of.gates.is_empty()) {
+                placed.asks = changed;
+            } else {
+                placed.subject = self.guards.subject(&about);
+                placed.withheld = placed.subject.is_none();
+                placed.hidden = Some(self.hidden(&about, &frame.position));
+                placed.rechecks = changed;
+            }
             placed.record = Some((about.entity, about.record));
         }
         Arc::new(placed)

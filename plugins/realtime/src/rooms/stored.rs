@@ -49,6 +49,9 @@ pub struct About {
     /// Whether an update moved the record to another room: who saw it before gets `hidden`.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub left: bool,
+    /// Whether nobody listed the event: who sees the record gets nothing.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub quiet: bool,
 }
 
 impl StoredFrame {
@@ -166,6 +169,7 @@ mod tests {
                 before: None,
                 deleted: false,
                 left: false,
+                quiet: false,
             }),
         };
         let back = StoredFrame::decode(&frame.encode().unwrap()).unwrap();

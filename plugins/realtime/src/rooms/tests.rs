@@ -1,5 +1,7 @@
 //! Rooms of an app with its own policies, over the memory engine.
 
+mod sight;
+
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -413,6 +415,7 @@ impl Node {
                 before: before.map(object),
                 deleted: event == "deleted",
                 left: false,
+                quiet: event == "quiet",
             }),
         };
         let history = History {
