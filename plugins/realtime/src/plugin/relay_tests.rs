@@ -7,12 +7,17 @@ use linchpin::event::{Batch, Missed, Payload, RecordRef};
 use linchpin::{ActorRef, Entity, EntityEvent, EventSink, Timestamp, Uuid};
 use serde_json::{Value, json};
 
+use linchpin::filter::{FilterSpec, Op, OperandSpec, SourceSpec};
+
 use super::plan::Plan;
 use super::relay::Relay;
-use crate::channel::Declared;
+use crate::channel::{
+    Change, Channel, ChannelDesc, Declared, Encoded, Mark, On, Payload as ChannelPayload,
+    VariantDesc,
+};
 use crate::engine::{Engine, Epoch, History, Stream};
 use crate::rooms::StoredFrame;
-use crate::rooms::tests::{BoardLive, Card, Node, node};
+use crate::rooms::tests::{Board, BoardLive, Card, Node, node};
 
 struct Bed {
     node: Node,
@@ -187,6 +192,59 @@ async fn a_change_of_sight_that_no_variant_lists_is_told_without_its_payload() {
         ("b1".to_owned(), false, true),
     ];
     assert_eq!(told, expected);
+    bed.node.app.stop().await.unwrap();
+}
+
+/// The published cards of a board.
+struct Published;
+
+static PUBLISHED: ChannelDesc =
+    ChannelDesc::new("Published", "published", Board::DESC).variants(&PUBLISHED_VARIANTS);
+static PUBLISHED_VARIANTS: [VariantDesc; 1] = [VariantDesc::new(
+    "Card",
+    Mark::On(&[On::new(Card::DESC, &[Change::Updated])
+        .by(1)
+        .when(FilterSpec::Cond(
+            3,
+            Op::Eq,
+            OperandSpec::One(SourceSpec::Literal(|| linchpin::Value::Bool(true))),
+        ))]),
+)
+.payload(ChannelPayload::Record)];
+
+impl Channel for Published {
+    type Of = Board;
+    const DESC: &'static ChannelDesc = &PUBLISHED;
+    fn encode(&self) -> linchpin::Result<Encoded> {
+        Err(linchpin::Error::internal("nothing is published"))
+    }
+}
+
+#[tokio::test]
+async fn a_record_that_no_longer_satisfies_the_condition_leaves_the_room() {
+    let mut bed = Bed::start().await;
+    let declared = Declared::default().channel::<Published>();
+    let plan = Plan::new(&declared, bed.node.app.adapters()).unwrap();
+    let engine = Arc::clone(&bed.node.engine) as Arc<dyn Engine>;
+    bed.relay = Relay::new(Arc::new(plan), engine);
+    bed.stream = Stream::new("boards:b1:published", History::default());
+    for route in ["update", "unlisted"] {
+        let change = |before, after| EntityEvent {
+            route: route.into(),
+            ..unlisted(
+                Card::DESC.storage_name,
+                "c1",
+                Some(card(before)),
+                Some(card(after)),
+            )
+        };
+        bed.publish(change(false, false)).await;
+        bed.publish(change(true, false)).await;
+        let frames = bed.frames().await;
+        let about = frames.last().unwrap().about.as_ref().unwrap();
+        assert_eq!((about.left, about.quiet), (true, route == "unlisted"));
+    }
+    assert_eq!(bed.frames().await.len(), 2);
     bed.node.app.stop().await.unwrap();
 }
 

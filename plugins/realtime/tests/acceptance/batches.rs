@@ -91,6 +91,8 @@ async fn a_batch_moves_records_between_rooms_and_removes_them() {
     let (room_one, room_two) = (room(&one), room(&two));
     let thread = bed.draft(&ada, &one).await;
     bed.publish(&ada, &thread).await;
+    // The publication has changed who sees the thread: that is the first entry of its room, and
+    // no event, because the channel does not list it.
     let mut in_one = bed.member(&bob, &room_one).await;
     let mut in_two = bed.member(&bob, &room_two).await;
     let body = json!({ "title": "first" });
@@ -98,12 +100,12 @@ async fn a_batch_moves_records_between_rooms_and_removes_them() {
     let event = ("threads.pin-all", event.as_str());
     assert_eq!(
         frame(&mut in_one).await,
-        refers(&room_one, event, &thread, 1)
+        refers(&room_one, event, &thread, 2)
     );
     let to = json!({ "title": "first", "to": two });
     let (_, event) = call(&ada, "/threads/move-all", to).await;
     let event = ("threads.move-all", event.as_str());
-    assert_eq!(frame(&mut in_one).await, hidden(&room_one, &thread, 2));
+    assert_eq!(frame(&mut in_one).await, hidden(&room_one, &thread, 3));
     assert_eq!(
         frame(&mut in_two).await,
         refers(&room_two, event, &thread, 1)
@@ -133,6 +135,36 @@ async fn a_batch_that_closes_a_room_ends_its_subscriptions() {
     let told = frame(&mut owner).await;
     assert_eq!(told["event"], "containers.set-visibility");
     assert_eq!(told["payload_ref"]["id"], container);
+    bed.app.stop().await.unwrap();
+}
+
+/// The channel lists neither the update of a container nor that of a thread.
+#[tokio::test]
+async fn a_change_of_sight_by_an_unlisted_route_reaches_the_room() {
+    let bed = Bed::start().await;
+    let (ada, bob) = (bed.user("ada").await, bed.user("bob").await);
+    let container = bed.container(&ada, "public").await;
+    let room = room(&container);
+    let thread = bed.draft(&ada, &container).await;
+    bed.publish(&ada, &thread).await;
+    let mut owner = bed.member(&ada, &room).await;
+    let mut other = bed.member(&bob, &room).await;
+    let patch = async |path: String, body: Json| {
+        let done = ada.http.patch(&path, body).await.unwrap();
+        assert_eq!(done.status(), 200, "{:?}", done.text());
+    };
+    let draft = json!({ "status": "draft" });
+    patch(format!("/threads/{thread}"), draft).await;
+    assert_eq!(frame(&mut other).await, hidden(&room, &thread, 2));
+    let private = json!({ "visibility": "private" });
+    patch(format!("/containers/{container}"), private).await;
+    let ended = frame(&mut other).await;
+    assert_eq!(ended["event"], "unsubscribed");
+    assert_eq!(ended["code"], Code::NotFound.as_str());
+    // The owner hears of listed events only.
+    let (_, event) = call(&ada, "/threads/pin-all", json!({ "title": "first" })).await;
+    let shown = refers(&room, ("threads.pin-all", &event), &thread, 4);
+    assert_eq!(frame(&mut owner).await, shown);
     bed.app.stop().await.unwrap();
 }
 
