@@ -73,9 +73,32 @@ pub struct Paper {
     pub author_id: String,
 }
 
+/// A number that routes take in upper case, too.
+#[entity(routes(auth = none))]
+#[derive(Clone, Debug)]
+pub struct Badge {
+    #[field(primary, format = "uuid")]
+    pub id: String,
+}
+
+/// A place in a row.
+#[entity(routes(auth = none))]
+#[derive(Clone, Debug)]
+pub struct Seat {
+    #[field(primary)]
+    pub id: i64,
+}
+
 static TALKS: Package = package!(
     name = "talks",
-    entities = [entity(Hall), entity(Speech), entity(Draft), entity(Paper)]
+    entities = [
+        entity(Hall),
+        entity(Speech),
+        entity(Draft),
+        entity(Paper),
+        entity(Badge),
+        entity(Seat)
+    ]
 );
 
 /// Takes the caller of routes, and grants readers every paper.
@@ -265,6 +288,18 @@ async fn a_gate_with_an_action_is_settled_by_who_may_perform_it() {
     assert!(guard.settles(&anyone, "id", "open").await.is_err());
     let table = app.adapters().table(Draft::DESC.storage_name).unwrap();
     assert!(EventGuard::new(table, EventScope::Record, &["id"]).is_err());
+    app.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_key_has_one_spelling_in_events() {
+    let (app, _) = started().await;
+    let badges = guard::<Badge>(&app, EventScope::Record, &[]);
+    let id = "01a21ede-f872-7161-a6c0-bf030df35f2e";
+    assert!(badges.is_key(id));
+    assert!(!badges.is_key(&id.to_ascii_uppercase()) && !badges.is_key(""));
+    let seats = guard::<Seat>(&app, EventScope::Record, &[]);
+    assert!(seats.is_key("7") && !seats.is_key("07") && !seats.is_key("x"));
     app.stop().await.unwrap();
 }
 

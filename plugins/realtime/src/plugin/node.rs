@@ -53,6 +53,32 @@ pub(crate) struct Asked {
     waiting: Mutex<HashMap<u64, oneshot::Sender<bool>>>,
 }
 
+impl Asked {
+    /// A new question, and its answer.
+    fn question(&self) -> (Question<'_>, oneshot::Receiver<bool>) {
+        let number = self.last.fetch_add(1, Ordering::Relaxed);
+        let (answer, answered) = oneshot::channel();
+        self.waiting.lock().insert(number, answer);
+        let question = Question {
+            asked: self,
+            number,
+        };
+        (question, answered)
+    }
+}
+
+/// A question that waits, until it is dropped: the client that caused it may leave earlier.
+struct Question<'a> {
+    asked: &'a Asked,
+    number: u64,
+}
+
+impl Drop for Question<'_> {
+    fn drop(&mut self) {
+        self.asked.waiting.lock().remove(&self.number);
+    }
+}
+
 /// A message between nodes.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "kind")]
@@ -123,27 +149,19 @@ impl Node {
         if !self.engine.facts().cluster {
             return Ok(false);
         }
-        let number = self.asked.last.fetch_add(1, Ordering::Relaxed);
-        let (answer, answered) = oneshot::channel();
-        self.asked.waiting.lock().insert(number, answer);
-        let question = Control::Refresh {
+        let (question, answered) = self.asked.question();
+        let number = question.number;
+        let message = Control::Refresh {
             connection: connection.to_owned(),
             caller: Caller::of(&newer),
             expires_at: newer.expires_at.map(Timestamp::millis),
             from: self.engine.node().to_string(),
             number,
         };
-        let sent = self.tell(&node, &question).await;
-        let done = match sent {
-            // A node that has ended does not answer.
-            Ok(()) => Ok(matches!(
-                tokio::time::timeout(ANSWER, answered).await,
-                Ok(Ok(true))
-            )),
-            Err(error) => Err(error),
-        };
-        self.asked.waiting.lock().remove(&number);
-        done
+        self.tell(&node, &message).await?;
+        // A node that has ended does not answer.
+        let answer = tokio::time::timeout(ANSWER, answered).await;
+        Ok(matches!(answer, Ok(Ok(true))))
     }
 
     async fn tell(&self, node: &NodeId, message: &Control) -> Result<()> {

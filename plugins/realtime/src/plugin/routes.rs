@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use linchpin::http::{AnswerDesc, Nothing, PluginCall, PluginRoute, Reply, Route};
+use linchpin::http::{AnswerDesc, Nothing, PluginCall, PluginRoute, RateLimit, Reply, Route};
 use linchpin::{ActorKind, Code, Embedded, Error, Result};
 
 use super::PLUGIN;
@@ -11,8 +11,13 @@ use super::door::NodeDoor;
 use super::events;
 use super::node::{Node, Place};
 use crate::channel::Declared;
-use crate::connection::{Connection, Refusal, Request, Settings, Without, check, serve};
+use crate::connection::{
+    Connection, Refusal, Request, Settings, Without, check, count, key_of, serve,
+};
 use crate::rooms::Arrival;
+
+/// The name of the counter of refreshes.
+const REFRESHES: &str = "realtime.refreshes";
 
 /// 403 for a page of an origin that may not connect.
 pub(super) const ORIGIN_NOT_ALLOWED: Code = Code::Other(403, "origin_not_allowed");
@@ -52,7 +57,12 @@ static REFRESH: Route<Refresh> = Route::post("refresh", "refresh")
     // The endpoint also exists in apps without users, where nobody can call it.
     .public()
     .answers(&[AnswerDesc::empty(204, "The connection stays.")])
-    .errors(&[Code::Unauthorized, Code::NotFound, Code::Unavailable]);
+    .errors(&[
+        Code::Unauthorized,
+        Code::NotFound,
+        Code::RateLimited,
+        Code::Unavailable,
+    ]);
 
 /// The connection to extend.
 #[derive(Embedded)]
@@ -167,6 +177,15 @@ async fn refresh(place: Place, call: PluginCall, input: Refresh) -> Result<Reply
         Some(credentials) if call.cx.get_actor().is_some_and(is_user) => credentials,
         _ => return Err(Error::unauthorized()),
     };
+    let limit = RateLimit::new(node.limits.handshakes_per_minute, 60_000);
+    let key = key_of(
+        REFRESHES,
+        call.cx.get_actor().map(|actor| &**actor),
+        call.from,
+        limit,
+    );
+    let (now, text) = ((node.clock)(), "Too many connections were extended");
+    count(&*node.rates, key, limit, now, text).await?;
     let newer = credentials.of_headers(&call.headers).await?;
     let newer = newer.ok_or_else(Error::unauthorized)?;
     if node.refresh(&input.connection_id, newer).await? {

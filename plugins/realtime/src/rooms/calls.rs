@@ -13,15 +13,13 @@ use tokio::time::Instant;
 
 use super::carrier::Carrier;
 use super::stored::Passing;
+use super::users::Relays;
 use super::{Entry, RoomHub};
 use crate::channel::{
     ChannelDesc, Declared, Handle, Incoming, Mark, PayloadReader, RoomKey, RoomName, VariantDesc,
 };
-use crate::connection::{Connection, Outcome, TokenBucket};
+use crate::connection::{Connection, Outcome};
 use crate::protocol::{EventCall, INVALID_ROOM, NOT_SUBSCRIBED, UNKNOWN_EVENT};
-
-/// Rooms of a user whose relayed frames are counted, before those without recent ones are forgotten.
-const MOST_RELAYS: usize = 200;
 
 /// The readers of payloads, by the positions of channel and variant.
 pub(super) struct Readers(HashMap<(usize, usize), PayloadReader>);
@@ -131,15 +129,8 @@ impl RoomHub {
             None => (self.settings.limits.relays_per_second, 1.0),
         };
         let (per_second, now) = (f64::from(most) / seconds.max(0.001), Instant::now());
-        let take = |relays: &mut HashMap<String, TokenBucket>| {
-            if relays.len() > MOST_RELAYS {
-                relays.retain(|_, bucket| !bucket.is_full(per_second, most, now));
-            }
-            let key = format!("{}\n{}", call.variant.name, call.room);
-            let bucket = relays.entry(key);
-            let bucket = bucket.or_insert_with(|| TokenBucket::new(most, now));
-            bucket.take(per_second, most, now)
-        };
+        let key = format!("{}\n{}", call.variant.name, call.room);
+        let take = |relays: &mut Relays| relays.take(key, per_second, most, now);
         let user = call.entry.state.lock().user.clone();
         let taken = match user {
             Some(user) => {

@@ -432,7 +432,7 @@ async fn a_check_that_fails_ends_the_stream_after_a_reset() {
     let node = node().await;
     let mut alice = node.open(&CHORES, "alice", Resume::Top).await.unwrap();
     alice.text().await;
-    *node.sessions.stuck.lock() = true;
+    node.sessions.stuck.lock().extend(["alice", "bob"]);
     tokio::time::pause();
     let id = node.hub.all()[0].id().to_owned();
     let entry = node.hub.entry(&id).unwrap();

@@ -10,6 +10,7 @@ use linchpin::{Code, Error, Result, Uuid};
 use super::carrier::Carrier;
 use super::live::shown_position;
 use super::replay::Replay;
+use super::users::Who;
 use super::{Arrival, Entry, RoomHub};
 use crate::channel::SseDesc;
 use crate::connection::{Connection, Hub, Identity, Kind, Meter};
@@ -114,10 +115,10 @@ impl RoomHub {
     fn take_place(&self, entry: &Arc<Entry>, endpoint: &'static SseDesc) -> Result<()> {
         let mut entries = self.entries.lock();
         let user = entry.connection.identity();
-        let user = user.and_then(|who| who.actor.id.clone());
+        let user = user.and_then(|who| Who::of(&who.actor));
         let is_full = match user {
             Some(user) => {
-                let of = entries.users.get(user.as_str());
+                let of = entries.users.get(&user);
                 let own = of.map_or(&[][..], |of| &of.entries);
                 let open = own.iter().filter(|one| {
                     one.connection.kind() == Kind::Events && one.endpoint == endpoint.path

@@ -93,6 +93,12 @@ impl Guards {
             .position(|one| one.entity.storage_name == storage_name)
     }
 
+    /// Whether an id is written as in the names of streams. A room of another spelling would hear
+    /// nothing.
+    pub(super) fn is_key(&self, id: &str) -> bool {
+        self.all.first().is_some_and(|one| one.guard.is_key(id))
+    }
+
     /// The name of the read route that decides about events.
     pub(super) fn route(&self) -> &'static str {
         match self.carrier.scope() {

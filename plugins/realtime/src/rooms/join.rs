@@ -22,7 +22,7 @@ use crate::protocol::{
 };
 
 /// The longest check of a subscription.
-const LONGEST_CHECK: Duration = Duration::from_secs(1);
+pub(super) const LONGEST_CHECK: Duration = Duration::from_secs(1);
 
 /// A member that joins, for whom frames are held back. Dropped, it is none.
 pub(super) struct Joining<'a> {
@@ -288,7 +288,11 @@ impl RoomHub {
     ) -> Result<(Tuples, Vec<Option<String>>)> {
         let actor = self.actor(entry, CredentialUse::Check).await?;
         self.check_policy(carrier, &actor)?;
+        let guards = self.guards_of(carrier).ok_or_else(Error::not_found)?;
         if let Some(of) = carrier.record_of() {
+            if !guards.is_key(id.unwrap_or_default()) {
+                return Err(Error::not_found());
+            }
             let request = Self::request(entry, of, "get", &actor)
                 .id(id.unwrap_or_default())
                 .uncounted();
@@ -297,7 +301,6 @@ impl RoomHub {
                 return Err(refusal(reply.status));
             }
         }
-        let guards = self.guards_of(carrier).ok_or_else(Error::not_found)?;
         let request =
             |entity, route: &'static str| Self::request(entry, entity, route, &actor).uncounted();
         guards.tuples(&self.settings.caller, id, request).await

@@ -23,6 +23,7 @@ mod rights_tests;
 mod stored;
 #[cfg(test)]
 pub(crate) mod tests;
+mod users;
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -40,6 +41,7 @@ use self::guards::Guards;
 use self::live::Live;
 use self::members::Lives;
 use self::presence::Presences;
+use self::users::{Relays, Users, Who};
 use crate::channel::{Declared, Rooms};
 use crate::connection::{Connection, Hub, Identity, Joined, Kind, Limits, Outcome, TokenBucket};
 use crate::engine::Engine;
@@ -89,15 +91,8 @@ pub struct RoomHub {
 #[derive(Default)]
 struct Entries {
     all: HashMap<Arc<str>, Arc<Entry>>,
-    /// By user id, the oldest first; anonymous connections are not in it.
-    users: HashMap<Arc<str>, User>,
-}
-
-struct User {
-    entries: Vec<Arc<Entry>>,
-    subscribes: TokenBucket,
-    /// By variant and room.
-    relays: HashMap<String, TokenBucket>,
+    /// Anonymous connections are not in it.
+    users: Users,
 }
 
 /// A connection with its rooms. A response has one stream, under the path of its endpoint.
@@ -116,12 +111,12 @@ struct Entry {
 struct EntryState {
     rooms: HashMap<String, Arc<Live>>,
     /// The user under whom the connection is counted.
-    user: Option<Arc<str>>,
+    user: Option<Who>,
     /// Grows with each change of the caller's rights.
     rights: u64,
     /// Subscriptions of an anonymous connection, and its relayed frames.
     subscribes: TokenBucket,
-    relays: HashMap<String, TokenBucket>,
+    relays: Relays,
 }
 
 /// A connection that opens.
@@ -189,7 +184,7 @@ impl RoomHub {
                 user: None,
                 rights: 0,
                 subscribes: TokenBucket::new(self.settings.limits.subscribes_per_minute, now),
-                relays: HashMap::new(),
+                relays: Relays::default(),
             }),
             place: Mutex::new(arrival.place),
         })
@@ -215,7 +210,7 @@ impl RoomHub {
     /// Counts a connection under its user. Responses have limits of their own.
     fn count(&self, entries: &mut Entries, entry: &Arc<Entry>) {
         let identity = entry.connection.identity();
-        let Some(user) = identity.and_then(|who| who.actor.id.as_deref().map(Arc::from)) else {
+        let Some(user) = identity.and_then(|who| Who::of(&who.actor)) else {
             return;
         };
         entry.place.lock().take();
@@ -224,13 +219,10 @@ impl RoomHub {
         if state.user.is_some() {
             return;
         }
-        state.user = Some(Arc::clone(&user));
+        state.user = Some(user.clone());
         drop(state);
-        let of = entries.users.entry(user).or_insert_with(|| User {
-            entries: Vec::new(),
-            relays: HashMap::new(),
-            subscribes: TokenBucket::new(limits.subscribes_per_minute, tokio::time::Instant::now()),
-        });
+        let now = tokio::time::Instant::now();
+        let of = entries.users.get_or_new(&user, limits, now);
         of.entries.push(Arc::clone(entry));
         let sockets = || {
             let of_kind = |one: &&Arc<Entry>| one.connection.kind() == Kind::Socket;
@@ -408,13 +400,10 @@ impl Hub for RoomHub {
             (std::mem::take(&mut state.rooms), state.user.take())
         };
         let mut entries = self.entries.lock();
-        if let Some(user) = user
-            && let Some(of) = entries.users.get_mut(&user)
-        {
-            of.entries.retain(|one| !Arc::ptr_eq(one, &entry));
-            if of.entries.is_empty() {
-                entries.users.remove(&user);
-            }
+        if let Some(user) = user {
+            let now = tokio::time::Instant::now();
+            let limits = &self.settings.limits;
+            entries.users.remove(&user, &entry, limits, now);
         }
         drop(entries);
         for live in rooms.into_values() {

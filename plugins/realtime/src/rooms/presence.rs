@@ -19,9 +19,9 @@ const GRACE: Duration = Duration::from_secs(5);
 /// The most users of a snapshot.
 const MOST_USERS: usize = 500;
 
-/// The users in the rooms of this node, by stream and user.
+/// The users in the rooms of this node, by stream and then by user.
 #[derive(Default)]
-pub(super) struct Presences(Mutex<HashMap<(String, String), Here>>);
+pub(super) struct Presences(Mutex<HashMap<String, HashMap<String, Here>>>);
 
 #[derive(Default)]
 struct Here {
@@ -51,10 +51,10 @@ impl RoomHub {
             return None;
         }
         if let Some(user) = user_of(entry) {
-            let key = (live.stream.name().to_owned(), user.clone());
             let is_first = {
                 let mut all = self.presences.0.lock();
-                let here = all.entry(key).or_default();
+                let room = all.entry(live.stream.name().to_owned()).or_default();
+                let here = room.entry(user.clone()).or_default();
                 here.connections += 1;
                 let leaving = here.leaving.take();
                 if let Some(leaving) = &leaving {
@@ -115,9 +115,9 @@ impl RoomHub {
         let Some(user) = user_of(entry) else {
             return;
         };
-        let key = (live.stream.name().to_owned(), user);
         let mut all = self.presences.0.lock();
-        let Some(here) = all.get_mut(&key) else {
+        let room = all.get_mut(live.stream.name());
+        let Some(here) = room.and_then(|room| room.get_mut(&user)) else {
             return;
         };
         here.connections = here.connections.saturating_sub(1);
@@ -128,26 +128,32 @@ impl RoomHub {
             // The process ends; the lease runs out.
             return;
         };
-        let (me, live, away) = (Weak::clone(&self.me), Arc::clone(live), key.clone());
+        let (me, live) = (Weak::clone(&self.me), Arc::clone(live));
         let task = runtime.spawn(async move {
             tokio::time::sleep(GRACE).await;
             let Some(hub) = me.upgrade() else { return };
-            hub.gone(&live, &away).await;
+            hub.gone(&live, &user).await;
         });
         here.leaving = Some(task.abort_handle());
     }
 
     /// The grace of a user has passed.
-    async fn gone(&self, live: &Live, key: &(String, String)) {
+    async fn gone(&self, live: &Live, user: &str) {
         {
             let mut all = self.presences.0.lock();
-            match all.get(key) {
-                Some(here) if here.connections == 0 => all.remove(key),
+            let Some(room) = all.get_mut(live.stream.name()) else {
+                return;
+            };
+            match room.get(user) {
+                Some(here) if here.connections == 0 => room.remove(user),
                 _ => return,
             };
+            if room.is_empty() {
+                all.remove(live.stream.name());
+            }
         }
         let engine = &self.settings.engine;
-        match engine.presence_leave(&live.stream, &[&key.1]).await {
+        match engine.presence_leave(&live.stream, &[user]).await {
             Ok(left) => {
                 for user in left {
                     self.tell(live, &Passing::Leave { user }).await;
@@ -167,10 +173,8 @@ impl RoomHub {
             live.forget_named();
             let users: Vec<String> = {
                 let all = self.presences.0.lock();
-                all.keys()
-                    .filter(|(stream, _)| stream == live.stream.name())
-                    .map(|(_, user)| user.clone())
-                    .collect()
+                let room = all.get(live.stream.name()).into_iter();
+                room.flat_map(HashMap::keys).cloned().collect()
             };
             let users: Vec<&str> = users.iter().map(String::as_str).collect();
             if !users.is_empty() {

@@ -3,12 +3,14 @@
 
 use std::sync::Arc;
 
+use futures_util::stream::{self, StreamExt};
 use linchpin::http::{CredentialChange, CredentialChanges, CredentialUse};
 use linchpin::{Code, Error};
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep};
 
 use super::carrier::Carrier;
 use super::guards::Tuples;
+use super::join::LONGEST_CHECK;
 use super::live::{Live, Member, shown_position};
 use super::members::end_subscription;
 use super::stored::stream_name;
@@ -18,46 +20,76 @@ use crate::connection::Class;
 use crate::engine::{self, RENEWAL};
 use crate::protocol::ResetReason;
 
+/// Connections that are checked at the same time, and changes of credentials that are followed so.
+const CHECKS: usize = 32;
+const CHANGES: usize = 16;
+
 impl RoomHub {
     /// Watches changes of credentials, checks standing subscriptions from time to time, and renews
-    /// presence. It ends when the hub is dropped elsewhere, or with its task.
+    /// presence; none of them waits for another. It ends with its task.
     pub async fn watch(self: Arc<Self>) {
-        let mut changes = match &self.settings.credentials {
+        tokio::join!(self.follow_changes(), self.recheck(), self.renew());
+    }
+
+    async fn follow_changes(&self) {
+        let changes = match &self.settings.credentials {
             Some(credentials) => credentials.changes(),
             None => CredentialChanges::none(),
         };
-        let mut recheck = Instant::now() + self.settings.recheck;
-        let mut renewal = Instant::now() + RENEWAL;
+        let next = |mut changes: CredentialChanges| async {
+            let change = changes.next().await;
+            Some((change, changes))
+        };
+        let changes = stream::unfold(changes, next);
+        let check = async |change| {
+            let entries = match change {
+                CredentialChange::User(user) => self.entries.lock().users.entries_of(&user),
+                CredentialChange::Any => self.everybody(),
+            };
+            // Sessions first: one that has ended needs no check of its rooms.
+            let session = async |entry: &Arc<Entry>| self.check_session(entry).await;
+            stream::iter(&entries)
+                .for_each_concurrent(CHECKS, session)
+                .await;
+            self.check_all(&entries).await;
+        };
+        changes.for_each_concurrent(CHANGES, check).await;
+    }
+
+    async fn recheck(&self) {
         loop {
-            tokio::select! {
-                change = changes.next() => match change {
-                    CredentialChange::User(user) => {
-                        let entries = self.entries.lock().users.get(&user).map(|of| of.entries.clone());
-                        self.check_all(&entries.unwrap_or_default()).await;
-                    }
-                    CredentialChange::Any => self.check_everybody().await,
-                },
-                () = sleep_until(recheck) => {
-                    self.check_everybody().await;
-                    recheck = Instant::now() + self.settings.recheck;
-                }
-                () = sleep_until(renewal) => {
-                    self.renew_presence().await;
-                    renewal = Instant::now() + RENEWAL;
-                }
-            }
+            sleep(self.settings.recheck).await;
+            self.check_all(&self.everybody()).await;
         }
     }
 
-    async fn check_everybody(&self) {
-        let all: Vec<Arc<Entry>> = self.entries.lock().all.values().cloned().collect();
-        self.check_all(&all).await;
+    async fn renew(&self) {
+        loop {
+            sleep(RENEWAL).await;
+            self.renew_presence().await;
+            let limits = &self.settings.limits;
+            self.entries
+                .lock()
+                .users
+                .forget_idle(limits, Instant::now());
+        }
+    }
+
+    fn everybody(&self) -> Vec<Arc<Entry>> {
+        self.entries.lock().all.values().cloned().collect()
     }
 
     async fn check_all(&self, entries: &[Arc<Entry>]) {
-        for entry in entries {
-            self.check_rights(entry).await;
-        }
+        let rights = async |entry: &Arc<Entry>| self.check_rights(entry).await;
+        stream::iter(entries)
+            .for_each_concurrent(CHECKS, rights)
+            .await;
+    }
+
+    /// Ends a connection whose session has ended. A check that cannot be made now ends nothing.
+    async fn check_session(&self, entry: &Entry) {
+        let check = self.actor(entry, CredentialUse::Check);
+        let _ = tokio::time::timeout(LONGEST_CHECK, check).await;
     }
 
     /// Checks the session of a connection and all its subscriptions. A session that has ended ends
@@ -72,8 +104,7 @@ impl RoomHub {
                 .collect()
         };
         if rooms.is_empty() {
-            // The session alone.
-            let _ = self.actor(entry, CredentialUse::Check).await;
+            self.check_session(entry).await;
             return;
         }
         for (room, live) in rooms {

@@ -70,7 +70,7 @@ async fn a_check_without_an_end_is_a_refusal() {
     assert!(told(&alice).starts_with("subscribed"));
     node.card("c1", "alice", false).await;
     assert_eq!(soon(&alice).await, "created 1");
-    *node.sessions.stuck.lock() = true;
+    node.sessions.stuck.lock().extend(["alice", "bob"]);
     tokio::time::pause();
     assert_eq!(node.join(&bob, ROOM).await, "unavailable");
     let entry = node.hub.entry("1").unwrap();

@@ -13,8 +13,8 @@ use linchpin::http::{
 };
 use linchpin::prelude::*;
 use linchpin::{
-    Actor, Adapters, App, Attached, BoxFuture, Config, Cx, Entity, MiddlewareCx, Plugin, PostCx,
-    Running,
+    Actor, ActorKind, Adapters, App, Attached, BoxFuture, Config, Cx, Entity, MiddlewareCx, Plugin,
+    PostCx, Running,
 };
 use parking_lot::Mutex;
 use serde_json::value::RawValue;
@@ -156,8 +156,8 @@ impl Publisher for NoCode {
 #[derive(Clone, Default)]
 pub(super) struct Sessions {
     pub(super) ended: Arc<Mutex<Vec<String>>>,
-    /// Whether checks of sessions have no end.
-    pub(super) stuck: Arc<Mutex<bool>>,
+    /// Users the checks of whose sessions have no end.
+    pub(super) stuck: Arc<Mutex<Vec<&'static str>>>,
     /// A user whose sessions are of another one now.
     pub(super) acting: Arc<Mutex<Option<(&'static str, &'static str)>>>,
     pub(super) feed: CredentialFeed,
@@ -206,7 +206,7 @@ impl Credentials for Sessions {
     ) -> BoxFuture<'a, Result<Option<Credential>>> {
         let user = earlier.actor.id.clone().unwrap_or_default();
         let stands = !self.ended.lock().contains(&user);
-        let stuck = *self.stuck.lock();
+        let stuck = self.stuck.lock().contains(&user.as_str());
         let acting = *self.acting.lock();
         Box::pin(async move {
             if stuck {
@@ -313,14 +313,18 @@ async fn add_board(app: &Running, id: &str, open: bool, owner: Option<&str>) {
 
 /// A connection whose first frame was taken.
 pub(super) fn connect(node: &Node, id: &str, user: &str) -> Arc<Connection> {
+    connect_as(node, id, Actor::user(user))
+}
+
+fn connect_as(node: &Node, id: &str, actor: Actor) -> Arc<Connection> {
     let limits = Arc::clone(&node.hub.settings.limits);
-    let connection = Connection::socket(
-        id,
-        Some(credential(user)),
-        false,
-        limits,
-        Arc::clone(&node.meter),
-    );
+    let credential = Credential {
+        actor: Arc::new(actor),
+        expires_at: None,
+        attached: Attached::default(),
+    };
+    let connection =
+        Connection::socket(id, Some(credential), false, limits, Arc::clone(&node.meter));
     assert_eq!(connection.kind(), Kind::Socket);
     node.hub.arrive(Arrival {
         connection: Arc::clone(&connection),
@@ -728,6 +732,84 @@ async fn a_session_that_ends_ends_its_connections_at_once() {
     assert_eq!(bob.closing(), None);
     watch.abort();
     node.app.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_check_without_an_end_delays_no_other_one() {
+    let node = node().await;
+    let alice = connect(&node, "1", "alice");
+    let bob = connect(&node, "2", "bob");
+    let watch = tokio::spawn(Arc::clone(&node.hub).watch());
+    for connection in [&alice, &bob] {
+        node.join(connection, "boards:b1:live").await;
+    }
+    tokio::task::yield_now().await;
+    tokio::time::pause();
+    let began = tokio::time::Instant::now();
+    node.sessions.stuck.lock().push("alice");
+    node.sessions.ended.lock().push("bob".to_owned());
+    node.sessions.feed.user_changed("alice");
+    node.sessions.feed.user_changed("bob");
+    while !bob.is_closing() {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    assert_eq!(bob.closing(), Some(Close::SessionEnded));
+    let took = began.elapsed();
+    assert!(took < Duration::from_millis(500), "{took:?}");
+    watch.abort();
+}
+
+#[tokio::test]
+async fn users_of_other_tenants_and_programs_have_limits_of_their_own() {
+    let node = node().await;
+    let tenant = |tenant: &str| Actor {
+        tenant_id: Some(tenant.to_owned()),
+        ..Actor::user("alice")
+    };
+    let program = Actor {
+        kind: ActorKind::Service,
+        ..Actor::user("alice")
+    };
+    let all: Vec<_> = [tenant("a"), tenant("b"), Actor::user("alice"), program]
+        .into_iter()
+        .enumerate()
+        .flat_map(|(n, actor)| {
+            let first = connect_as(&node, &format!("{n}.1"), actor.clone());
+            [first, connect_as(&node, &format!("{n}.2"), actor)]
+        })
+        .collect();
+    assert!(all.iter().all(|connection| connection.closing().is_none()));
+    let _third = connect_as(&node, "third", tenant("b"));
+    let replaced = |connection: &Arc<Connection>| connection.closing().is_some();
+    let replaced: Vec<bool> = all.iter().map(replaced).collect();
+    assert_eq!(replaced.iter().filter(|replaced| **replaced).count(), 1);
+    assert!(replaced[2], "the oldest of its tenant");
+    // A change of a user concerns all of them.
+    node.sessions.ended.lock().push("alice".to_owned());
+    let entries = node.hub.entries.lock().users.entries_of("alice");
+    assert_eq!(entries.len(), 9);
+    node.app.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn another_connection_begins_with_what_is_left_of_the_limits() {
+    let node = node().await;
+    tokio::time::pause();
+    let most = node.hub.settings.limits.subscribes_per_minute;
+    let first = connect(&node, "1", "alice");
+    let entry = node.hub.entry("1").unwrap();
+    assert!((0..most).all(|_| node.hub.take_subscribe(&entry).is_ok()));
+    assert!(node.hub.take_subscribe(&entry).is_err());
+    node.hub.ended(&first);
+    let second = connect(&node, "2", "alice");
+    let entry = node.hub.entry("2").unwrap();
+    assert!(node.hub.take_subscribe(&entry).is_err());
+    node.hub.ended(&second);
+    assert!(!node.hub.entries.lock().users.is_empty());
+    tokio::time::sleep(Duration::from_mins(1)).await;
+    let (limits, now) = (&node.hub.settings.limits, tokio::time::Instant::now());
+    node.hub.entries.lock().users.forget_idle(limits, now);
+    assert!(node.hub.entries.lock().users.is_empty());
 }
 
 #[tokio::test]

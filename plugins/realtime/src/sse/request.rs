@@ -43,7 +43,7 @@ pub struct Opened {
 /// |---|---|
 /// | the node takes connections | 503 `unavailable` |
 /// | `Accept` admits `text/event-stream` | 406 `not_acceptable` |
-/// | with a cookie as the credential, an `Origin` is allowed | 403 `origin_not_allowed` |
+/// | with a cookie as the credential, an `Origin` is allowed; without one, the page is not of another site (`Sec-Fetch-Site`) | 403 `origin_not_allowed` |
 /// | the credential is good, or not required | 401 `unauthorized` |
 /// | not too many connections | 429 `rate_limited` |
 ///
@@ -67,7 +67,14 @@ pub async fn check(request: SseRequest<'_>, door: &dyn Door) -> Result<Opened> {
         let origin = origin.to_str();
         !origin.is_ok_and(|origin| door.admits_origin(origin))
     };
-    if by_cookie == Some(true) && origins.into_iter().any(foreign) {
+    // A page of another site can send the cookie without `Origin`, as for an image.
+    let is_cross_site = || {
+        !headers.contains_key(ORIGIN)
+            && headers
+                .get("sec-fetch-site")
+                .is_some_and(|site| site.as_bytes() == b"cross-site")
+    };
+    if by_cookie == Some(true) && (origins.into_iter().any(foreign) || is_cross_site()) {
         return Err(Error::new(
             Code::Other(403, "origin_not_allowed"),
             "Pages of this origin may not connect",

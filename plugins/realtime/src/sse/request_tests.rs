@@ -111,6 +111,11 @@ async fn the_first_check_that_fails_is_the_answer() {
     // A browser sends no origin with a request to its own.
     headers.remove(1);
     assert_eq!(code(door, "", &headers).await, "ok");
+    // A page of another site has none either, if it asks for an image.
+    headers.push(("sec-fetch-site", "cross-site"));
+    assert_eq!(code(door, "", &headers).await, "origin_not_allowed");
+    headers.push(("origin", "https://app.example"));
+    assert_eq!(code(door, "", &headers).await, "ok");
 }
 
 #[tokio::test]

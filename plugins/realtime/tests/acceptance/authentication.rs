@@ -243,3 +243,17 @@ async fn a_page_with_cookies_extends_its_connection() {
     assert_eq!(refresh(&forged, &own).await, 403);
     assert_eq!(refresh(&Client::new(&bed.app), &own).await, 401);
 }
+
+#[tokio::test]
+async fn extensions_are_counted_like_handshakes() {
+    let bed = Bed::limited(|limits| limits.handshakes_per_minute = 2).await;
+    let ada = bed.user("ada").await;
+    let page = browser(&bed, &ada).await;
+    let mut answers = Vec::new();
+    for _ in 0..3 {
+        let body = json!({ "connectionId": "unknown" });
+        let answer = page.post("/__ws/refresh", body).await.unwrap();
+        answers.push(answer.status());
+    }
+    assert_eq!(answers, [404, 404, 429]);
+}

@@ -322,6 +322,13 @@ impl EventGuard {
         })
     }
 
+    /// Whether a text is a key as events write it, in `record_id`. Routes also take other spellings
+    /// of a key that has a canonical form, such as upper case.
+    pub fn is_key(&self, text: &str) -> bool {
+        let key = self.table.parse_id(text);
+        key.as_ref().and_then(text_of).as_deref() == Some(text)
+    }
+
     /// Reads the values of a record that the conditions need, from an object with wire names such
     /// as [`EntityEvent::after`](crate::EntityEvent::after). `None` if one of them is missing or
     /// has another type: then nobody may see the record.
