@@ -7,7 +7,7 @@ use std::sync::Arc;
 use linchpin::axum::http::HeaderMap;
 use linchpin::entity::{FieldDesc, Kind};
 use linchpin::http::{
-    AnswerDesc, AuthDesc, Nothing, PluginCall, PluginRoute, PolicyDesc, Reply, Route,
+    AnswerDesc, AuthDesc, Nothing, PluginCall, PluginRoute, PolicyDesc, RateLimit, Reply, Route,
 };
 use linchpin::{BoxFuture, Code, Error, Result};
 use parking_lot::Mutex;
@@ -17,10 +17,12 @@ use super::door::NodeDoor;
 use super::node::{AddressPlace, Node, Place};
 use super::routes::{ORIGIN_NOT_ALLOWED, node};
 use crate::channel::SseDesc;
-use crate::connection::{Door, Identity, Without};
+use crate::connection::{Door, Identity, Without, count, key_of};
 use crate::rooms::OpenEvents;
 use crate::sse::{MEDIA_TYPE, SseRequest, check, response_headers};
 
+/// The name of the counter of opened streams.
+const STREAMS: &str = "realtime.streams";
 /// The seconds after which a client of a full address may try again.
 const RETRY_AFTER: u32 = 5;
 
@@ -126,9 +128,16 @@ impl Door for EventsDoor<'_> {
         self.door.without()
     }
 
-    /// Only anonymous callers are counted here: an endpoint counts the responses of each user.
+    /// Streams that are opened count like handshakes. The place of an anonymous caller is counted
+    /// by address here; an endpoint counts the responses of each user itself.
     fn count<'a>(&'a self, identity: Option<&'a Identity>) -> BoxFuture<'a, Result<()>> {
         Box::pin(async move {
+            let node = self.node;
+            let limit = RateLimit::new(node.limits.handshakes_per_minute, 60_000);
+            let actor = identity.map(|identity| &*identity.actor);
+            let key = key_of(STREAMS, actor, self.from, limit);
+            let (now, text) = ((node.clock)(), "Too many streams were opened");
+            count(&*node.rates, key, limit, now, text).await?;
             if identity.is_some() {
                 return Ok(());
             }

@@ -35,6 +35,7 @@ use linchpin::entity::EntityDesc;
 use linchpin::http::{CredentialUse, Credentials, RateStore, RouteCaller, RouteRequest};
 use linchpin::{Actor, Adapters, BoxFuture, Error, Result, Timestamp};
 use parking_lot::Mutex;
+use tokio::sync::Semaphore;
 
 use self::calls::Readers;
 use self::guards::Guards;
@@ -86,7 +87,12 @@ pub struct RoomHub {
     lives: Lives,
     presences: Presences,
     entries: Mutex<Entries>,
+    /// Places for replays. Each may have hundreds of frames in memory.
+    replays: Semaphore,
 }
+
+/// The replays that are read at the same time.
+const REPLAYS: usize = 16;
 
 #[derive(Default)]
 struct Entries {
@@ -159,6 +165,7 @@ impl RoomHub {
             lives: Lives::default(),
             presences: Presences::default(),
             entries: Mutex::default(),
+            replays: Semaphore::new(REPLAYS),
             settings,
         }))
     }

@@ -35,6 +35,17 @@ impl RoomHub {
             let top = engine.top(&live.stream).await?;
             return Ok(at_top(top, Joined::Reset(ResetReason::NotRecoverable)));
         }
+        // What the node knows already needs no frames.
+        let at = *live.at.lock();
+        if let Some(reason) = at.and_then(|at| out_of_reach(since, at, live)) {
+            let top = engine.top(&live.stream).await?;
+            // The node may be behind a new epoch.
+            if reason != ResetReason::EpochChanged || top.epoch.as_str() != &*since.epoch {
+                return Ok(at_top(top, Joined::Reset(reason)));
+            }
+        }
+        // A closed semaphore would be an error; this one is never closed.
+        let _one_of_few = self.replays.acquire().await;
         let read = engine
             .read(&live.stream, since.offset, MOST_REPLAYED + 1)
             .await;
@@ -78,6 +89,17 @@ impl RoomHub {
             to_the_end: shown.to_the_end,
         })
     }
+}
+
+/// Whether a client that was at a position certainly starts afresh. `at` is a place that the stream
+/// has reached.
+fn out_of_reach(since: &Position, at: engine::Position, live: &Live) -> Option<ResetReason> {
+    if at.epoch.as_str() != &*since.epoch {
+        return Some(ResetReason::EpochChanged);
+    }
+    let most = u64::from(live.stream.history.size).min(MOST_REPLAYED as u64);
+    let missed = at.offset.checked_sub(since.offset)?;
+    (missed > most).then_some(ResetReason::HistoryUnavailable)
 }
 
 /// What a member gets before the live frames.

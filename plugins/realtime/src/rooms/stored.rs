@@ -6,6 +6,7 @@ use linchpin::{Error, Result};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
+use sha2::{Digest as _, Sha256};
 
 /// A frame of a room or of an endpoint. An engine stores it as bytes and never reads it.
 ///
@@ -112,8 +113,12 @@ impl Passing {
     }
 }
 
+/// The longest name of a stream in bytes. Engines have it in an index.
+const LONGEST: usize = 1_024;
+
 /// The name of the stream of a room. `owners` is the partition of a collection: the texts of its
-/// tenant and scopes; empty for the room of a record.
+/// tenant and scopes; empty for the room of a record. A name that would be too long ends with a
+/// digest of the owners.
 pub fn stream_name(room: &str, owners: &[Option<String>]) -> String {
     let mut name = room.to_owned();
     for owner in owners {
@@ -122,9 +127,22 @@ pub fn stream_name(room: &str, owners: &[Option<String>]) -> String {
             None => name.push('-'),
             Some(text) => {
                 name.push('=');
-                // A text with the separator must not look like two owners.
-                name.push_str(&text.replace('%', "%25").replace('|', "%7C"));
+                // A text with the separator must not look like two owners, and databases store no
+                // zero byte.
+                let text = text.replace('%', "%25").replace('|', "%7C");
+                name.push_str(&text.replace('\0', "%00"));
             }
+        }
+    }
+    if name.len() > LONGEST && name.len() > room.len() {
+        use std::fmt::Write as _;
+        let digest = Sha256::digest(&name.as_bytes()[room.len()..]);
+        name.truncate(room.len());
+        // Owners begin with another sign.
+        name.push_str("|#");
+        for byte in digest {
+            // Writing to a String cannot fail.
+            let _ = write!(name, "{byte:02x}");
         }
     }
     name
@@ -147,10 +165,19 @@ mod tests {
             vec![some("a%7C=b")],
             vec![None, some("a")],
             vec![some("a"), None],
+            vec![some("a\0b")],
+            vec![some("a%00b")],
+            vec![some(&"x".repeat(5_000))],
+            vec![some(&"x".repeat(5_001))],
+            vec![some(&"x".repeat(2_500)), some(&"x".repeat(2_499))],
         ];
         let names: std::collections::HashSet<String> =
             all.iter().map(|owners| stream_name("r", owners)).collect();
         assert_eq!(names.len(), all.len());
+        let room = "r".repeat(512);
+        for name in all.iter().map(|owners| stream_name(&room, owners)) {
+            assert!(name.len() <= LONGEST && !name.contains('\0'), "{name}");
+        }
     }
 
     #[test]

@@ -144,3 +144,26 @@ async fn apps_in_two_schemas_do_not_hear_each_other() {
         linchpin_realtime::engine::Delivery::Message("from there".into())
     );
 }
+
+#[tokio::test]
+async fn all_outdated_rows_are_removed_however_many_there_are() {
+    let postgres = shared();
+    let clock = TestClock::default();
+    let options = PostgresEngineOptions::new(&postgres.url);
+    let engine = PostgresEngine::new(&options, clock.clock()).unwrap();
+    engine.start().await.unwrap();
+    let stream = Stream::new("boards:1:live", History::default());
+    let top = engine.top(&stream).await.unwrap();
+    let fill = "INSERT INTO linchpin_realtime_frames (epoch, position, event, at, until, frame) \
+         SELECT 'an older epoch..', n, n::text, 0, 0, '' FROM generate_series(1, 12000) AS n; \
+         INSERT INTO linchpin_realtime_messages (at, body) \
+         SELECT 0, '' FROM generate_series(1, 6000)";
+    server::execute(&postgres.url, fill).unwrap();
+    engine.remove_outdated().await.unwrap();
+    let none_left = "DO $$ BEGIN \
+         IF EXISTS (SELECT 1 FROM linchpin_realtime_frames) OR EXISTS (SELECT 1 FROM linchpin_realtime_messages) \
+         THEN RAISE EXCEPTION 'rows are left'; END IF; END $$";
+    server::execute(&postgres.url, none_left).unwrap();
+    assert_eq!(engine.top(&stream).await.unwrap(), top);
+    engine.close().await;
+}

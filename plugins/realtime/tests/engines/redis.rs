@@ -166,3 +166,35 @@ async fn a_renewal_covers_all_masters_of_a_cluster() {
         assert_ne!(engine.top(stream).await.unwrap().epoch, before);
     }
 }
+
+#[tokio::test]
+async fn a_position_that_cannot_be_read_is_replaced() {
+    let redis = single();
+    let engine = redis.node(TestClock::default().clock()).await;
+    for (n, (field, value)) in [
+        ("expires", "soon"),
+        ("offset", "-1"),
+        ("offset", "x"),
+        ("epoch", "foreign"),
+        ("epoch", "not of base64..!"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let stream = Stream::new(format!("tasks:{n}:live"), History::default());
+        let before = engine.top(&stream).await.unwrap();
+        let keys = redis.cli(&["KEYS", &format!("*tasks:{n}:live*")]);
+        let position = keys.lines().next().unwrap();
+        redis.cli(&["HSET", position, field, value]);
+        let append = Append {
+            stream: stream.clone(),
+            event: EventId::new("e1").unwrap(),
+            frame: "{}".into(),
+            fence: None,
+        };
+        let appended = engine.append(&[append]).await.unwrap()[0];
+        assert_eq!(appended.offset, 1, "{field} {value}");
+        assert_ne!(appended.epoch, before.epoch, "{field} {value}");
+        assert_eq!(engine.top(&stream).await.unwrap(), appended);
+    }
+}

@@ -7,9 +7,12 @@ use std::time::Duration;
 use linchpin::Timestamp;
 
 use crate::engine::feed::Entries;
-use crate::engine::{Append, EngineError, Epoch, EventId, Fence, Frame, Position, Result, Stream};
+use crate::engine::{
+    Append, EngineError, Epoch, EventId, Fence, Frame, History, Position, Result, Stream,
+};
 
-/// How often streams are looked through for positions that have expired.
+/// How often streams are looked through for positions and frames that have expired. Most streams
+/// are not used again.
 const SWEEP: Duration = Duration::from_mins(1);
 
 #[derive(Default)]
@@ -27,6 +30,7 @@ struct Log {
     /// The offsets of the kept events.
     offsets: HashMap<EventId, u64>,
     expires: Timestamp,
+    history: History,
 }
 
 pub(super) fn later(at: Timestamp, by: Duration) -> Timestamp {
@@ -35,7 +39,7 @@ pub(super) fn later(at: Timestamp, by: Duration) -> Timestamp {
 }
 
 impl Log {
-    fn new() -> Self {
+    fn new(history: History) -> Self {
         Self {
             top: Position {
                 epoch: Epoch::random(),
@@ -45,17 +49,23 @@ impl Log {
             frames: VecDeque::new(),
             offsets: HashMap::new(),
             expires: Timestamp::MIN,
+            history,
         }
     }
 
     /// Removes frames beyond the bounds.
-    fn trim(&mut self, stream: &Stream, now: Timestamp) {
-        let (size, ttl) = (stream.history.kept_size(), stream.history.kept_ttl());
+    fn trim(&mut self, now: Timestamp) {
+        let (size, ttl) = (self.history.kept_size(), self.history.kept_ttl());
         while let Some(oldest) = self.frames.front()
             && (self.frames.len() > size as usize || later(oldest.at, ttl) <= now)
         {
             self.offsets.remove(&oldest.event);
             self.frames.pop_front();
+        }
+        if self.frames.is_empty() {
+            // A stream that nobody uses keeps its position only.
+            self.frames = VecDeque::new();
+            self.offsets = HashMap::new();
         }
     }
 }
@@ -65,17 +75,21 @@ impl Logs {
     fn log(&mut self, stream: &Stream, now: Timestamp) -> &mut Log {
         if later(self.swept, SWEEP) <= now {
             self.swept = now;
-            self.streams.retain(|_, log| log.expires > now);
+            self.streams.retain(|_, log| {
+                log.trim(now);
+                log.expires > now
+            });
         }
         let log = self
             .streams
             .entry(stream.shared_name())
-            .or_insert_with(Log::new);
+            .or_insert_with(|| Log::new(stream.history));
         if log.expires <= now {
-            *log = Log::new();
+            *log = Log::new(stream.history);
         }
+        log.history = stream.history;
         log.expires = later(now, stream.history.position_ttl());
-        log.trim(stream, now);
+        log.trim(now);
         log
     }
 
@@ -115,7 +129,7 @@ impl Logs {
         log.last = Some(append.event.clone());
         log.offsets.insert(append.event.clone(), log.top.offset);
         log.frames.push_back(frame.clone());
-        log.trim(&append.stream, now);
+        log.trim(now);
         Ok((log.top, Some(frame)))
     }
 
@@ -156,7 +170,7 @@ impl Logs {
             let expires = log.expires;
             *log = Log {
                 expires,
-                ..Log::new()
+                ..Log::new(stream.history)
             };
         }
         (log.top, replaced)
@@ -184,5 +198,35 @@ impl Logs {
             log.last = log.frames.back().map(|frame| frame.event.clone());
             log.top.offset = offset;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+
+    #[test]
+    fn frames_of_streams_that_nobody_uses_are_removed() {
+        let (mut logs, start) = (Logs::default(), Timestamp::from_millis(0));
+        let stream = |n: usize| Stream::new(format!("s{n}"), History::default());
+        for n in 0..10 {
+            let append = Append {
+                stream: stream(n),
+                event: EventId::new("e").unwrap(),
+                frame: Bytes::from_static(b"{}"),
+                fence: None,
+            };
+            logs.append(&append, start).unwrap();
+        }
+        let kept = |logs: &Logs| logs.streams.values().map(|log| log.frames.len()).sum();
+        let count: usize = kept(&logs);
+        assert_eq!(count, 10);
+        let later = later(start, History::default().ttl + SWEEP);
+        let top = logs.entries(&stream(0), 0, 9, later).top;
+        let count: usize = kept(&logs);
+        assert_eq!((count, top.offset), (0, 1));
+        assert_eq!(logs.streams.len(), 10, "positions live longer");
     }
 }

@@ -145,6 +145,18 @@ fn millis(duration: Duration) -> i64 {
     i64::try_from(duration.as_millis()).unwrap_or(i64::MAX / 4)
 }
 
+/// For tests.
+#[cfg(feature = "test-util")]
+impl PostgresEngine {
+    /// Removes outdated rows now, which an engine does every minute.
+    ///
+    /// # Errors
+    /// [`Unavailable`](EngineError::Unavailable).
+    pub async fn remove_outdated(&self) -> Result<()> {
+        reader::clean(&self.0).await
+    }
+}
+
 impl PostgresEngine {
     /// An engine that connects when it is started. It needs a tokio runtime.
     ///
@@ -229,6 +241,8 @@ impl Inner {
             tasks.spawn(async move { inner.reader.run(&inner).await });
             let inner = Arc::clone(self);
             tasks.spawn(async move { reader::sweep(&inner).await });
+            let inner = Arc::clone(self);
+            tasks.spawn(async move { reader::tidy(&inner).await });
             let inner = Arc::clone(self);
             tasks.spawn(async move {
                 let (pool, clock) = (inner.notify_pool.clone(), Arc::clone(&inner.clock));

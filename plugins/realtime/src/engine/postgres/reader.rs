@@ -7,14 +7,16 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use super::notice::Tag;
-use super::{Inner, PATIENCE, State, streams};
+use super::{Inner, State, streams};
 use crate::engine::feed::Feeds;
 use crate::engine::{Result, Stream};
 
 /// How often all streams are compared with their tops, and nodes show that they are alive.
 const SWEEP: Duration = Duration::from_secs(5);
-/// Every so many sweeps outdated rows are removed.
-const CLEAN: u32 = 12;
+/// How often outdated rows are removed.
+const CLEAN: Duration = Duration::from_mins(1);
+/// The maximum number of rows that a statement removes.
+const ROWS: u64 = 5_000;
 /// The maximum number of streams in a statement.
 const STREAMS: usize = 500;
 /// The maximum number of frames of a stream in a statement. If there are more, the subscriptions
@@ -167,10 +169,9 @@ async fn read(inner: &Inner, streams: &[Stream]) -> Result<()> {
     Ok(())
 }
 
-/// Compares all streams with their tops every few seconds, shows other nodes and itself that it is
-/// connected, and removes outdated rows.
+/// Compares all streams with their tops every few seconds, and shows other nodes and itself that it
+/// is connected.
 pub(super) async fn sweep(inner: &Inner) {
-    let mut sweeps: u32 = 0;
     loop {
         tokio::time::sleep(SWEEP).await;
         if *inner.state.borrow() != State::Connected {
@@ -178,12 +179,18 @@ pub(super) async fn sweep(inner: &Inner) {
         }
         inner.notifier.alive();
         inner.reader.wake_all();
-        sweeps = sweeps.wrapping_add(1);
-        if sweeps.is_multiple_of(CLEAN) {
-            let cleaning = tokio::time::timeout(PATIENCE, clean(inner));
-            if let Ok(Err(error)) = cleaning.await {
-                tracing::warn!(error = %error, "outdated rows of the realtime engine stay");
-            }
+    }
+}
+
+/// Removes outdated rows every minute.
+pub(super) async fn tidy(inner: &Inner) {
+    loop {
+        tokio::time::sleep(CLEAN).await;
+        if *inner.state.borrow() != State::Connected {
+            continue;
+        }
+        if let Err(error) = clean(inner).await {
+            tracing::warn!(error = %error, "outdated rows of the realtime engine stay");
         }
     }
 }
@@ -202,22 +209,28 @@ const OUTDATED: [(&str, i64); 4] = [
         3_600_000,
     ),
     (
-        "DELETE FROM linchpin_realtime_presence WHERE until <= $1",
+        "DELETE FROM linchpin_realtime_presence WHERE ctid = ANY(ARRAY(SELECT ctid FROM linchpin_realtime_presence \
+         WHERE until <= $1 LIMIT 5000 FOR UPDATE SKIP LOCKED))",
         3_600_000,
     ),
     (
-        "DELETE FROM linchpin_realtime_messages WHERE at <= $1",
+        "DELETE FROM linchpin_realtime_messages WHERE ctid = ANY(ARRAY(SELECT ctid FROM linchpin_realtime_messages \
+         WHERE at <= $1 ORDER BY id LIMIT 5000 FOR UPDATE SKIP LOCKED))",
         60_000,
     ),
 ];
 
-async fn clean(inner: &Inner) -> sqlx::Result<()> {
+/// Removes all of them, in statements of [`ROWS`] each.
+pub(super) async fn clean(inner: &Inner) -> Result<()> {
     let now = (inner.clock)().millis();
     for (statement, grace) in OUTDATED {
-        sqlx::query(statement)
-            .bind(now - grace)
-            .execute(&inner.pool)
-            .await?;
+        loop {
+            let query = sqlx::query(statement).bind(now - grace);
+            let removed = inner.run(query.execute(&inner.pool)).await?.rows_affected();
+            if removed < ROWS {
+                break;
+            }
+        }
     }
     Ok(())
 }

@@ -14,11 +14,13 @@ use redis::Script;
 const COMMON: &str = r"
 local function text(number) return string.format('%.0f', number) end
 
--- The position; a new one if there is none, or if it has expired.
+-- The position; a new one if there is none, if it has expired, or if it cannot be read.
 local function open(p, s, i, fresh, now, life)
   local found = redis.call('HMGET', p, 'epoch', 'offset', 'expires')
-  if found[1] and found[2] and tonumber(found[3]) > now then
-    return found[1], tonumber(found[2]), tonumber(found[3])
+  local epoch, offset, til = found[1], tonumber(found[2] or ''), tonumber(found[3] or '')
+  local valid = epoch and #epoch == 16 and not string.find(epoch, '[^%w_-]')
+  if valid and offset and offset >= 0 and til and til > now then
+    return epoch, offset, til
   end
   redis.call('DEL', s, i)
   redis.call('HDEL', p, 'last')
