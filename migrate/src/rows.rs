@@ -236,18 +236,25 @@ pub(crate) fn computed(
     rows: Vec<Vec<Value>>,
 ) -> (Vec<Written>, Vec<Refused>) {
     let (mut written, mut refused) = (Vec::with_capacity(rows.len()), Vec::new());
+    let (width, recomputes) = (
+        1 + data.inputs().len(),
+        matches!(data, DataAction::Recompute { .. }),
+    );
     for mut row in rows {
-        let mut inputs = row.split_off(1);
-        let key = row.pop().unwrap_or_default();
-        let stored = matches!(data, DataAction::Recompute { .. }).then(|| inputs.remove(0));
-        match maker.make(&inputs) {
-            Err(message) => refused.push(Refused { key, message }),
+        let stored = (recomputes && row.len() > 1).then(|| row.remove(1));
+        match maker.make(row.get(1..).unwrap_or_default()) {
+            Err(message) => {
+                let key = row.into_iter().next().unwrap_or_default();
+                refused.push(Refused { key, message });
+            }
             Ok(value) if stored.as_ref() == Some(&value) => {}
             // It stays null, which needs no write.
             Ok(Value::Null) if matches!(data, DataAction::FillTransform { .. }) => {}
             Ok(value) => {
-                inputs.truncate(data.inputs().len());
-                written.push(Written::new(key, value, inputs));
+                // The row becomes what is written: a backfill makes no second list of each.
+                row.truncate(width);
+                row.insert(1, value);
+                written.push(Written(row));
             }
         }
     }

@@ -55,6 +55,7 @@ impl Plan {
                 json
             })
             .collect();
+        let mut steps = self.migrations.iter().flat_map(|one| &one.steps);
         json!({
             "format": 2,
             "target": {
@@ -66,7 +67,9 @@ impl Plan {
             "to": { "seq": self.to.0, "digest": self.to.1 },
             "recorded": self.recorded,
             "migrations": migrations,
-            "approvalRequired": self.needs_approval(),
+            // Of all steps: a run that was interrupted after the last of these goes on with the
+            // digest that it began with.
+            "approvalRequired": steps.any(Step::needs_approval),
         })
     }
 
@@ -85,6 +88,7 @@ impl Plan {
             })
             .collect();
         if let Some(object) = json.as_object_mut() {
+            object.insert("approvalRequired".to_owned(), json!(self.needs_approval()));
             object.insert("approvalDigest".to_owned(), json!(self.approval(dialect)));
             object.insert("notes".to_owned(), json!(self.notes));
             let state = json!({ "done": done, "preconditions": checks });

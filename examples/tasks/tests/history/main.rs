@@ -83,6 +83,12 @@ fn all_versions_on_sqlite() {
 }
 
 #[test]
+fn killed_runs_on_sqlite() {
+    let folder = tempfile::tempdir().expect("a folder");
+    walk::killed::all(&sqlite(&folder));
+}
+
+#[test]
 fn a_version_too_far_on_sqlite() {
     let folder = tempfile::tempdir().expect("a folder");
     walk::with_gaps(&sqlite(&folder));
@@ -113,6 +119,12 @@ fn sqlite(folder: &tempfile::TempDir) -> String {
 #[test]
 fn all_versions_on_postgres() {
     walk::all(&example_support::postgres::fresh_database());
+}
+
+#[cfg(feature = "postgres")]
+#[test]
+fn killed_runs_on_postgres() {
+    walk::killed::all(&example_support::postgres::fresh_database());
 }
 
 #[cfg(feature = "postgres")]

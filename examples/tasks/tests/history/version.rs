@@ -1,5 +1,6 @@
 //! A version of the app: its program, with the migrations up to its own.
 
+use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 
 use example_support::markdown::root;
@@ -134,6 +135,25 @@ impl Version {
             .unwrap_or_else(|error| panic!("{words}: {error}: {output:?}"));
         assert_eq!(json["exit"], exit, "{json}");
         Output { exit, json }
+    }
+
+    /// Runs a command that is killed at a place.
+    #[track_caller]
+    pub fn killed(&self, words: &str, fault: &str) {
+        let output = command(self.program(), self.folder.path())
+            .arg("migrate")
+            .args(words.split(' '))
+            .envs(self.variables())
+            .env("LINCHPIN_FAULT", fault)
+            .output()
+            .expect("the program runs");
+        let signal = output.status.signal();
+        assert_eq!(
+            signal,
+            Some(9),
+            "version {}: {fault}: {output:?}",
+            self.number
+        );
     }
 
     /// Runs a command that must succeed, and returns its result.

@@ -1,5 +1,7 @@
 //! A database goes through all versions, with two versions serving where the plan allows it.
 
+pub mod killed;
+
 use std::collections::BTreeMap;
 
 use example_support::client::Client;
