@@ -155,8 +155,12 @@ impl Running {
     /// # Errors
     /// Like [`Running::stop`]; also if signal handlers cannot be installed, and if a migration has
     /// made the database one that this binary cannot serve.
-    pub async fn until_signal(mut self) -> Result<()> {
-        let mut signals = Signals::new()?;
+    pub async fn until_signal(self) -> Result<()> {
+        self.until(Signals::new()?).await
+    }
+
+    /// As [`until_signal`](Self::until_signal), with handlers that are installed already.
+    pub(super) async fn until(mut self, mut signals: Signals) -> Result<()> {
         let mut ended = self.ended.take();
         let why = tokio::select! {
             _ = signals.next() => None,
@@ -191,14 +195,14 @@ async fn moved(ended: &mut Option<watch::Receiver<Option<String>>>) -> String {
 
 /// The signals that stop an app.
 #[cfg(unix)]
-struct Signals {
+pub(super) struct Signals {
     interrupt: tokio::signal::unix::Signal,
     terminate: tokio::signal::unix::Signal,
 }
 
 #[cfg(unix)]
 impl Signals {
-    fn new() -> Result<Self> {
+    pub(super) fn new() -> Result<Self> {
         use tokio::signal::unix::{SignalKind, signal};
         let hear = |kind| signal(kind).map_err(Error::internal);
         Ok(Self {
@@ -208,7 +212,7 @@ impl Signals {
     }
 
     /// Waits for a signal; returns the exit status for it.
-    async fn next(&mut self) -> i32 {
+    pub(super) async fn next(&mut self) -> i32 {
         tokio::select! {
             _ = self.terminate.recv() => 143,
             _ = self.interrupt.recv() => 130,
@@ -218,16 +222,16 @@ impl Signals {
 
 /// The signals that stop an app.
 #[cfg(not(unix))]
-struct Signals;
+pub(super) struct Signals;
 
 #[cfg(not(unix))]
 impl Signals {
     #[allow(clippy::unnecessary_wraps)] // as on other systems
-    fn new() -> Result<Self> {
+    pub(super) fn new() -> Result<Self> {
         Ok(Self)
     }
 
-    async fn next(&mut self) -> i32 {
+    pub(super) async fn next(&mut self) -> i32 {
         if tokio::signal::ctrl_c().await.is_err() {
             std::future::pending::<()>().await;
         }

@@ -12,7 +12,7 @@ use super::own::own_routes;
 use super::plugin::Plugin;
 use super::registrar::Registrar;
 use super::rekey;
-use super::running::{Built, Running};
+use super::running::{Built, Running, Signals};
 use super::schema;
 use super::setup::{MiddlewareCx, MountedRoute, PostCx, RoutesCx};
 use super::states;
@@ -43,9 +43,16 @@ impl App {
     /// Like [`App::start`].
     pub async fn serve(self) -> Result<()> {
         super::command::log(&self.config);
-        let running = self.start().await?;
+        // Before the port is open: a signal that comes right after it must not cut what was
+        // accepted.
+        let mut signals = Signals::new()?;
+        let running = tokio::select! {
+            biased;
+            started = self.start() => started?,
+            status = signals.next() => std::process::exit(status),
+        };
         tracing::info!("listening on http://{}", running.address());
-        running.until_signal().await
+        running.until(signals).await
     }
 
     /// Steps 1 to 13 of start-up.
