@@ -1,7 +1,6 @@
 //! Targets whose manifest says `test = false`, so that they are compiled once and not twice: their
 //! sources must contain no test, because nothing would run it.
 
-use std::fs;
 use std::path::Path;
 
 use crate::layers;
@@ -13,7 +12,7 @@ pub(crate) fn run() -> Result<(), String> {
     for member in layers::members(&root)? {
         let folder = root.join(member);
         let manifest = folder.join("Cargo.toml");
-        let manifest = fs::read_to_string(&manifest).map_err(|e| format!("{manifest:?}: {e}"))?;
+        let manifest = layers::text(&manifest)?;
         if manifest.lines().any(|line| line.trim() == "test = false") {
             tests(&folder.join("src"), &mut found)?;
         }
@@ -30,8 +29,7 @@ pub(crate) fn run() -> Result<(), String> {
 /// Collects the files below a directory that contain tests.
 fn tests(folder: &Path, found: &mut Vec<String>) -> Result<(), String> {
     for file in layers::sources(folder)? {
-        let text = fs::read_to_string(&file).map_err(|e| format!("{file:?}: {e}"))?;
-        if has_test(&text) {
+        if has_test(&layers::text(&file)?) {
             found.push(file.display().to_string());
         }
     }
