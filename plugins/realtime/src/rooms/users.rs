@@ -77,7 +77,9 @@ impl Users {
 
     /// The user, as a new one if it is not known.
     pub(super) fn get_or_new(&mut self, who: &Who, limits: &Limits, now: Instant) -> &mut User {
-        let same = self.0.entry(Arc::clone(&who.id)).or_default();
+        // Nearly always there is one. An empty list would take memory for four.
+        let same = self.0.entry(Arc::clone(&who.id));
+        let same = same.or_insert_with(|| Vec::with_capacity(1));
         let at = same.iter().position(|(one, _)| one == who);
         let at = at.unwrap_or_else(|| {
             same.push((who.clone(), User::new(limits, now)));
