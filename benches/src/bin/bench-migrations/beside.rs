@@ -2,6 +2,7 @@
 
 use std::io::Write as _;
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use linchpin_benches::client::{CONNECTIONS, drive};
@@ -13,10 +14,12 @@ use crate::table::Table;
 use crate::versions::{Running, START, TEXT, Versions};
 
 const ROWS: usize = 1_000_000;
-/// How long each load takes.
+/// How long each load takes, unless the backfill ends first.
 const SECONDS: Duration = Duration::from_secs(8);
+/// The shortest load beside a backfill that counts.
+const LEAST: Duration = Duration::from_secs(2);
 /// How long a load runs before it is measured.
-const WARM: Duration = Duration::from_secs(2);
+const WARM: Duration = Duration::from_secs(1);
 /// The routes.
 const ROUTES: [&str; 3] = ["GET by id", "list 20", "PATCH"];
 
@@ -31,17 +34,12 @@ pub(crate) fn measure(
     for route in ROUTES {
         let url = databases.copy(kind, "beside", "loaded")?;
         let server = versions.serve(START, &url)?;
-        load(server.address, route, WARM)?;
-        let alone = load(server.address, route, SECONDS)?;
+        let never = AtomicBool::new(false);
+        load(server.address, route, WARM, &never)?;
+        let alone = load(server.address, route, SECONDS, &never)?;
         let words = versions.backfill(TEXT, &url)?;
-        let mut runner = Running(versions.migrate(TEXT, &url, &words)?.spawn()?);
-        // The plan is made anew first.
-        load(server.address, route, WARM)?;
-        let beside = load(server.address, route, SECONDS)?;
-        if let Some(status) = runner.0.try_wait()? {
-            return Err(format!("the backfill ended before the load: {status}").into());
-        }
-        drop(runner);
+        let runner = Running(versions.migrate(TEXT, &url, &words)?.spawn()?);
+        let beside = beside(server.address, route, runner)?;
         server.stop()?;
         databases.remove(kind, "loaded")?;
         let what = format!(
@@ -53,8 +51,35 @@ pub(crate) fn measure(
     databases.remove(kind, "beside")
 }
 
-/// The 99th percentile of a route.
-fn load(address: SocketAddr, route: &str, time: Duration) -> Outcome<Duration> {
+/// The 99th percentile of a route while a backfill runs.
+fn beside(address: SocketAddr, route: &str, mut runner: Running) -> Outcome<Duration> {
+    let (ended, over) = (AtomicBool::new(false), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        let watch = scope.spawn(|| {
+            while !over.load(Ordering::Relaxed) {
+                if let Ok(Some(_)) = runner.0.try_wait() {
+                    ended.store(true, Ordering::Relaxed);
+                    return;
+                }
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        });
+        // The plan is made anew first.
+        load(address, route, WARM, &ended)?;
+        let started = Instant::now();
+        let measured = load(address, route, SECONDS, &ended);
+        let took = started.elapsed();
+        over.store(true, Ordering::Relaxed);
+        watch.join().map_err(|_| "the watch panicked")?;
+        if took < LEAST {
+            return Err(format!("{route}: the backfill ended within {took:?}").into());
+        }
+        measured
+    })
+}
+
+/// The 99th percentile of a route, for some time or until the end of something.
+fn load(address: SocketAddr, route: &str, time: Duration, ended: &AtomicBool) -> Outcome<Duration> {
     let until = Instant::now() + time;
     let (mut n, mut state) = (0_u64, 0x9e37_79b9_7f4a_7c15_u64);
     let load = drive(address, CONNECTIONS, |into| {
@@ -75,7 +100,7 @@ fn load(address: SocketAddr, route: &str, time: Duration) -> Outcome<Duration> {
                 body.len()
             ),
         };
-        Instant::now() < until
+        Instant::now() < until && !ended.load(Ordering::Relaxed)
     })?;
     if load.failed > 0 {
         return Err(format!("{} requests of {route} failed", load.failed).into());

@@ -10,7 +10,7 @@ use crate::databases::{Databases, Kind};
 use crate::table::{Table, median};
 use crate::versions::{TEXT, Versions};
 
-const ROWS: usize = 200_000;
+const ROWS: usize = 500_000;
 /// Rounds of each, in turn; the median counts.
 const ROUNDS: usize = 5;
 /// The rows of a batch by hand: the most that a backfill takes at once.
