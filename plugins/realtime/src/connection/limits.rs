@@ -39,8 +39,8 @@ pub struct Limits {
     pub relays_per_second: u32,
     /// Subscriptions per minute and user, at least 1.
     pub subscribes_per_minute: u32,
-    /// Handshakes per minute and user or address, at least 1. Opened SSE streams, and extensions of
-    /// connections, are counted apart with the same limit.
+    /// Handshakes per minute and user or address, at least 1. SSE streams that anonymous callers
+    /// open, and extensions of connections, are counted apart with the same limit.
     pub handshakes_per_minute: u32,
     /// The longest time that one frame may take to execute: 1 s to 60 s.
     pub handler_time: Duration,

@@ -128,19 +128,18 @@ impl Door for EventsDoor<'_> {
         self.door.without()
     }
 
-    /// Streams that are opened count like handshakes. The place of an anonymous caller is counted
-    /// by address here; an endpoint counts the responses of each user itself.
+    /// Only anonymous callers are counted here, by address: what they open like handshakes, and
+    /// their places. An endpoint counts the responses of each user, and a stream is a subscription.
     fn count<'a>(&'a self, identity: Option<&'a Identity>) -> BoxFuture<'a, Result<()>> {
         Box::pin(async move {
-            let node = self.node;
-            let limit = RateLimit::new(node.limits.handshakes_per_minute, 60_000);
-            let actor = identity.map(|identity| &*identity.actor);
-            let key = key_of(STREAMS, actor, self.from, limit);
-            let (now, text) = ((node.clock)(), "Too many streams were opened");
-            count(&*node.rates, key, limit, now, text).await?;
             if identity.is_some() {
                 return Ok(());
             }
+            let node = self.node;
+            let limit = RateLimit::new(node.limits.handshakes_per_minute, 60_000);
+            let key = key_of(STREAMS, None, self.from, limit);
+            let (now, text) = ((node.clock)(), "Too many streams were opened");
+            count(&*node.rates, key, limit, now, text).await?;
             let most = self.node.limits.connections_per_address;
             let Some(place) = self.node.addresses.take(self.from, most) else {
                 let text = "Too many connections from this address";

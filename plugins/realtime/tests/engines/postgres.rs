@@ -167,3 +167,34 @@ async fn all_outdated_rows_are_removed_however_many_there_are() {
     assert_eq!(engine.top(&stream).await.unwrap(), top);
     engine.close().await;
 }
+
+/// A backup reads the tables in one long transaction.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_renewal_waits_for_no_reader() {
+    let postgres = shared();
+    let options = PostgresEngineOptions::new(&postgres.url);
+    let engine = PostgresEngine::new(&options, TestClock::default().clock()).unwrap();
+    engine.start().await.unwrap();
+    let stream = Stream::new("boards:1:live", History::default());
+    let before = engine.top(&stream).await.unwrap();
+    // More than one statement renews.
+    let fill = "INSERT INTO linchpin_realtime_streams (name, epoch, position, expires) \
+         SELECT 'filled:' || n, 'sixteen letters.', 0, 9000000000000000 FROM generate_series(1, 12000) AS n";
+    server::execute(&postgres.url, fill).unwrap();
+    let url = postgres.url.clone();
+    // Longer than a statement of the engine may take; the end of the test cuts it.
+    let backup = "BEGIN; SELECT count(*) FROM linchpin_realtime_streams; SELECT pg_sleep(9)";
+    std::thread::spawn(move || server::execute(&url, backup));
+    let reads = "DO $$ BEGIN IF NOT EXISTS (SELECT 1 FROM pg_stat_activity \
+         WHERE query LIKE 'BEGIN; SELECT count(*)%' AND wait_event = 'PgSleep') \
+         THEN RAISE EXCEPTION 'not yet'; END IF; END $$";
+    while server::execute(&postgres.url, reads).is_err() {
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    }
+    engine.renew().await.unwrap();
+    assert_ne!(engine.top(&stream).await.unwrap().epoch, before.epoch);
+    let renewed = "DO $$ BEGIN IF (SELECT count(*) FROM linchpin_realtime_streams) > 1 \
+         THEN RAISE EXCEPTION 'streams are left'; END IF; END $$";
+    server::execute(&postgres.url, renewed).unwrap();
+    engine.close().await;
+}

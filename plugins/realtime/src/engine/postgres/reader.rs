@@ -9,7 +9,7 @@ use tokio::sync::Notify;
 use super::notice::Tag;
 use super::{Inner, State, streams};
 use crate::engine::feed::Feeds;
-use crate::engine::{Result, Stream};
+use crate::engine::{EngineError, Result, Stream};
 
 /// How often all streams are compared with their tops, and nodes show that they are alive.
 const SWEEP: Duration = Duration::from_secs(5);
@@ -148,18 +148,26 @@ async fn read(inner: &Inner, streams: &[Stream]) -> Result<()> {
             feeds.doubt(&name);
             continue;
         };
-        let top = streams::position(&epoch, offset)?;
         let Some(place) = places.get(&*name) else {
             continue;
         };
-        let own = own.as_deref().map(streams::event).transpose()?;
-        let frame = streams::frame(top.epoch, (at_offset, event, at, data))?;
+        let read = || {
+            let top = streams::position(&epoch, offset)?;
+            let own = own.as_deref().map(streams::event).transpose()?;
+            let last = last.as_deref().map(streams::event).transpose()?;
+            let frame = streams::frame(top.epoch, (at_offset, event, at, data))?;
+            Ok::<_, EngineError>((top, own, last, frame))
+        };
+        // A row that cannot be read concerns its own stream only.
+        let Ok((top, own, last, frame)) = read() else {
+            feeds.doubt(&name);
+            continue;
+        };
         if place.contradicts(own.as_ref()) {
             feeds.doubt(&name);
         } else if let Some(frame) = frame {
             feeds.frame(&name, &frame);
         } else {
-            let last = last.as_deref().map(streams::event).transpose()?;
             // A place that has moved on since the read is compared with the next one.
             if feeds.place(&name) == Some(*place) {
                 feeds.compare(&name, top, last.as_ref());

@@ -14,6 +14,14 @@ use crate::engine::{Append, EngineError, Epoch, EventId, Frame, Position, Result
 const RACES: usize = 5;
 /// The maximum number of frames in a statement.
 const BATCH: usize = 1000;
+/// The maximum number of streams that a statement renews.
+const RENEWED: i64 = 5_000;
+/// Removes positions after a name, and returns the last name. Locks are taken in the order in which
+/// appends take theirs.
+const RENEW: &str = "WITH part AS MATERIALIZED (SELECT name FROM linchpin_realtime_streams \
+     WHERE name > $1 ORDER BY name LIMIT $2 FOR UPDATE), \
+     gone AS (DELETE FROM linchpin_realtime_streams AS s USING part WHERE s.name = part.name) \
+     SELECT max(name) FROM part";
 
 /// A row of a function that reads: the top, the last event, and a frame.
 pub(super) type Row = (
@@ -155,16 +163,20 @@ impl Inner {
     /// Removes the positions of all streams: each gets a new epoch at its next use. The frames of
     /// their former epochs are never read again, and are removed when they are too old: there may
     /// be too many for one statement.
+    ///
+    /// Streams that begin meanwhile have a new epoch already, and may be removed or not. No table is
+    /// locked: a backup that reads it would delay every room.
     pub(super) async fn renew(&self) -> Result<()> {
-        self.run(async {
-            let mut transaction = self.pool.begin().await?;
-            // It takes the same time for any number of streams. Reads and appends wait for it.
-            sqlx::raw_sql("TRUNCATE linchpin_realtime_streams")
-                .execute(&mut *transaction)
-                .await?;
-            transaction.commit().await
-        })
-        .await?;
+        let mut last = String::new();
+        loop {
+            let query = sqlx::query_scalar::<_, Option<String>>(RENEW)
+                .bind(&last)
+                .bind(RENEWED);
+            match self.run(query.fetch_one(&self.pool)).await? {
+                Some(next) => last = next,
+                None => break,
+            }
+        }
         self.notifier.renewed();
         Ok(())
     }
