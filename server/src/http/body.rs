@@ -129,6 +129,8 @@ async fn whole(mut body: Body, max: u64, room: &BodyMemory) -> Result<Bytes> {
         };
         let length = first.len() + all.len() + data.len();
         if length as u64 > max {
+            // Others may need this memory while the rest arrives.
+            drop((first, all, data, held));
             drain(&mut body).await;
             return Err(Error::too_large(Some(max)));
         }
@@ -139,6 +141,7 @@ async fn whole(mut body: Body, max: u64, room: &BodyMemory) -> Result<Bytes> {
             length.max((length * 2).min(longest))
         };
         if let Err(full) = held.at_least(grown) {
+            drop((first, all, data, held));
             drain(&mut body).await;
             return Err(full);
         }
@@ -253,6 +256,8 @@ fn is_json(value: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use futures_util::FutureExt as _;
+
     use super::*;
 
     #[test]
@@ -350,6 +355,29 @@ mod tests {
             Code::MalformedJson
         );
         assert_eq!(left(), 40);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_refused_body_frees_its_memory_while_its_rest_arrives() {
+        let whole = 100 << 10;
+        for max in [1 << 20, 80 << 10] {
+            let room = BodyMemory::new(whole);
+            let (send, arriving) = tokio::sync::mpsc::unbounded_channel();
+            let body = futures_util::stream::unfold(arriving, |mut arriving| async {
+                let chunk: Bytes = arriving.recv().await?;
+                Some((Ok::<_, std::io::Error>(chunk), arriving))
+            });
+            let limit = Duration::from_secs(30);
+            let mut reading = Box::pin(read(Body::from_stream(body), max, limit, &room));
+            for _ in 0..2 {
+                send.send(Bytes::from(vec![b'x'; 60 << 10])).unwrap();
+            }
+            // It waits for the rest.
+            assert!(reading.as_mut().now_or_never().is_none());
+            assert_eq!(room.0.load(Relaxed), whole, "with at most {max} bytes");
+            drop(send);
+            assert!(reading.await.is_err());
+        }
     }
 
     #[tokio::test]
