@@ -108,6 +108,10 @@ pub(super) fn immutable(path: &Path) -> String {
     uri + "?immutable=1"
 }
 
+/// The page cache of a connection that writes, in KiB, as SQLite counts it. A backfill reads a batch
+/// and then writes it: its pages stay in memory.
+const CACHE: i64 = -32_768;
+
 /// Opens the file for writes; creates a missing one. `shared` says that a store of this process uses
 /// it, which needs a write-ahead log.
 pub(super) fn writing(path: &Path, shared: bool, busy: Duration) -> Outcome<Connection> {
@@ -120,6 +124,7 @@ pub(super) fn writing(path: &Path, shared: bool, busy: Duration) -> Outcome<Conn
     prepare(&connection, busy).map_err(fault::of)?;
     connection
         .pragma_update(None, "synchronous", "FULL")
+        .and_then(|()| connection.pragma_update(None, "cache_size", CACHE))
         .map_err(fault::of)?;
     let one = |sql| connection.query_row(sql, [], |row| row.get::<_, i64>(0));
     let pages = one("PRAGMA page_count").map_err(fault::of)?;

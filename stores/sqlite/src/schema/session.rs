@@ -53,6 +53,7 @@ impl SqliteSchema {
             shared: self.shared,
             lock_timeout: LOCK_TIMEOUT,
             open: Open::Closed,
+            alters: false,
         })))
     }
 }
@@ -102,6 +103,8 @@ struct Inner {
     shared: bool,
     lock_timeout: Duration,
     open: Open,
+    /// Whether the transaction may have changed the schema.
+    alters: bool,
 }
 
 #[derive(Debug)]
@@ -140,8 +143,14 @@ impl Inner {
         outcome
     }
 
-    /// Runs a write.
+    /// Runs a write of anything.
     fn write<T>(&mut self, work: impl FnOnce(&Connection) -> Outcome<T>) -> Outcome<T> {
+        self.alters = true;
+        self.write_rows(work)
+    }
+
+    /// Runs a write that leaves the schema as it is.
+    fn write_rows<T>(&mut self, work: impl FnOnce(&Connection) -> Outcome<T>) -> Outcome<T> {
         if let Open::Closed = self.open {
             self.open_for_writes()?;
         }
@@ -204,9 +213,14 @@ impl Inner {
     /// Forgets what the connection knows of the file.
     fn end(&mut self) {
         match &self.open {
-            // The text of the schema may have been read within the transaction.
+            // The text of the schema may have been read within the transaction. To read it again
+            // costs as much as some hundred rows of a backfill.
             Open::Writing(connection) => {
-                let reset = "PRAGMA query_only = OFF; PRAGMA writable_schema = RESET";
+                let reset = if std::mem::take(&mut self.alters) {
+                    "PRAGMA query_only = OFF; PRAGMA writable_schema = RESET"
+                } else {
+                    "PRAGMA query_only = OFF"
+                };
                 if connection.execute_batch(reset).is_err() {
                     self.open = Open::Closed;
                 }
@@ -214,6 +228,12 @@ impl Inner {
             _ => self.open = Open::Closed,
         }
     }
+}
+
+/// Whether a statement is known to leave the schema as it is.
+fn only_writes_rows(sql: &str) -> bool {
+    let writes = ["INSERT INTO ", "UPDATE ", "DELETE FROM "];
+    writes.iter().any(|word| sql.starts_with(word)) && !sql.contains("sqlite_schema")
 }
 
 fn closed() -> SchemaError {
@@ -260,14 +280,19 @@ impl SchemaSession for Session {
     fn execute<'a>(&'a mut self, sql: &'a str, values: &'a [Bound]) -> BoxFuture<'a, Outcome<u64>> {
         let (sql, values) = (sql.to_owned(), values.to_vec());
         self.work(move |inner| {
-            inner.write(|connection| {
+            let work = |connection: &Connection| {
                 let run = || {
                     let mut statement = connection.prepare(&sql)?;
                     bind(&mut statement, &values)?;
                     statement.raw_execute()
                 };
                 run().map(|rows| rows as u64).map_err(fault::of)
-            })
+            };
+            if only_writes_rows(&sql) {
+                inner.write_rows(work)
+            } else {
+                inner.write(work)
+            }
         })
     }
 
@@ -299,7 +324,7 @@ impl SchemaSession for Session {
         rows: Vec<Vec<Value>>,
     ) -> BoxFuture<'a, Outcome<RowsWritten>> {
         let sql = statement.one.clone();
-        self.work(move |inner| inner.write(|connection| rows::write(connection, &sql, rows)))
+        self.work(move |inner| inner.write_rows(|connection| rows::write(connection, &sql, rows)))
     }
 
     fn perform<'a>(
