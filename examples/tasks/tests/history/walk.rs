@@ -308,7 +308,8 @@ impl Walk {
                 let doing = json!({ "state": "doing" });
                 let patch = || self.board.patch(&self.ids["one"], doing.clone()).status;
                 let mut status = patch();
-                for _ in 0..100 {
+                // A server looks every 10 seconds.
+                for _ in 0..300 {
                     if status != 503 {
                         break;
                     }
