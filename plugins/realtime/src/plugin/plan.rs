@@ -63,6 +63,20 @@ struct Target {
     guard: Arc<EventGuard>,
 }
 
+/// The rooms of the record of an event.
+struct Places<'e> {
+    record: &'e str,
+    /// After the event, or before a deletion.
+    state: &'e Map<String, Value>,
+    /// Before an update.
+    before: Option<&'e Map<String, Value>>,
+    deleted: bool,
+    /// The room that it belongs to.
+    new: Option<Stream>,
+    /// The room that it has left, and its state there.
+    old: Option<(&'e Map<String, Value>, Stream)>,
+}
+
 impl Plan {
     /// Plans the events of channels.
     ///
@@ -252,11 +266,23 @@ impl Plan {
         let mut streams: HashMap<String, u32> = HashMap::new();
         for event in events {
             let first = out.len();
-            for target in &targets {
-                for (stream, frame) in target.frames(event)? {
+            let places = targets.iter();
+            let places = places.filter_map(|target| Some((*target, target.places(event)?)));
+            let places: Vec<(&Target, Places<'_>)> = places.collect();
+            // It leaves no room for one variant in which the event is told by another one.
+            let stays_in = |stream: &Stream| {
+                let told = places.iter().filter(|(target, _)| !target.is_quiet());
+                let mut told = told.filter_map(|(_, places)| places.new.as_ref());
+                told.any(|new| new.name() == stream.name())
+            };
+            for (target, places) in &places {
+                for (stream, about) in target.abouts(event, places) {
                     // A listed frame says who sees the record now, too.
                     let same = |append: &Append| append.stream.name() == stream.name();
-                    if target.is_quiet() && out[first..].iter().any(same) {
+                    let is_told = || out[first..].iter().any(same);
+                    if (about.left && stays_in(stream))
+                        || ((about.left || about.quiet) && is_told())
+                    {
                         continue;
                     }
                     // An engine knows an event of a stream by its id.
@@ -266,7 +292,8 @@ impl Plan {
                         n => format!("{}.{n}", event.id),
                     };
                     *count += 1;
-                    out.push(append(stream, &id, frame)?);
+                    let frame = target.frame(event, about)?;
+                    out.push(append(stream.clone(), &id, frame)?);
                 }
             }
         }
@@ -316,18 +343,18 @@ impl Target {
         self.routes.is_none()
     }
 
-    /// The frames of an event: one for the room that it belongs to, and one for the room that its
-    /// record has left.
-    fn frames(&self, event: &EntityEvent) -> Result<Vec<(Stream, Bytes)>> {
+    /// The rooms of the record of an event; `None` if none of them is told of it.
+    fn places<'e>(&self, event: &'e EntityEvent) -> Option<Places<'e>> {
         // Nobody saw a new record before, and an update has `before` if a condition may change.
         if self.is_quiet() && event.after.is_some() && event.before.is_none() {
-            return Ok(Vec::new());
+            return None;
         }
-        let state = event.after.as_ref().or(event.before.as_ref());
-        let (Some(record), Some(state)) = (&event.record_id, state.and_then(|s| s.as_object()))
-        else {
-            return Ok(Vec::new());
-        };
+        let state = event
+            .after
+            .as_ref()
+            .or(event.before.as_ref())?
+            .as_object()?;
+        let record = event.record_id.as_deref()?;
         let before = match event.after {
             Some(_) => event.before.as_ref().and_then(|before| before.as_object()),
             None => None,
@@ -339,25 +366,38 @@ impl Target {
             Some(before) => (before, None),
             None => (state, before),
         };
-        let mut frames = Vec::new();
         let stream = |of| self.holds(of).then(|| self.stream(record, of)).flatten();
         let new = stream(state);
         let old = before.and_then(|before| Some((before, stream(before)?)));
         let old = old.filter(|(_, old)| new.as_ref().is_none_or(|new| new.name() != old.name()));
-        if let Some(stream) = new
-            && (!self.is_quiet() || self.changes_sight(state, before, deleted))
-        {
-            let about = self.about(event, record, (state, before), deleted);
-            frames.push((stream, self.frame(event, about)?));
-        }
-        if let Some((before, old)) = old {
-            let about = About {
-                left: true,
-                ..self.about(event, record, (state, Some(before)), deleted)
-            };
-            frames.push((old, self.frame(event, about)?));
-        }
-        Ok(frames)
+        Some(Places {
+            record,
+            state,
+            before,
+            deleted,
+            new,
+            old,
+        })
+    }
+
+    /// What is told of an event: to the room that its record belongs to, and to the room that the
+    /// record has left.
+    fn abouts<'p>(
+        &self,
+        event: &EntityEvent,
+        places: &'p Places<'_>,
+    ) -> impl Iterator<Item = (&'p Stream, About)> {
+        let (state, before) = (places.state, places.before);
+        let about = |before, left| About {
+            left,
+            ..self.about(event, places.record, (state, before), places.deleted)
+        };
+        let is_told = !self.is_quiet() || self.changes_sight(state, before, places.deleted);
+        let new = places.new.as_ref().filter(|_| is_told);
+        let new = new.map(|stream| (stream, about(before, false)));
+        let old = places.old.as_ref();
+        let old = old.map(|(before, stream)| (stream, about(Some(*before), true)));
+        new.into_iter().chain(old)
     }
 
     /// Whether an update sets the mark of deleted records.

@@ -202,15 +202,20 @@ static PUBLISHED: ChannelDesc =
     ChannelDesc::new("Published", "published", Board::DESC).variants(&PUBLISHED_VARIANTS);
 static PUBLISHED_VARIANTS: [VariantDesc; 1] = [VariantDesc::new(
     "Card",
-    Mark::On(&[On::new(Card::DESC, &[Change::Updated])
+    Mark::On(&[published(|| linchpin::Value::Bool(true))]),
+)
+.payload(ChannelPayload::Record)];
+
+/// Updates of cards while `published` has this value.
+const fn published(value: fn() -> linchpin::Value) -> On {
+    On::new(Card::DESC, &[Change::Updated])
         .by(1)
         .when(FilterSpec::Cond(
             3,
             Op::Eq,
-            OperandSpec::One(SourceSpec::Literal(|| linchpin::Value::Bool(true))),
-        ))]),
-)
-.payload(ChannelPayload::Record)];
+            OperandSpec::One(SourceSpec::Literal(value)),
+        ))
+}
 
 impl Channel for Published {
     type Of = Board;
@@ -245,6 +250,77 @@ async fn a_record_that_no_longer_satisfies_the_condition_leaves_the_room() {
         assert_eq!((about.left, about.quiet), (true, route == "unlisted"));
     }
     assert_eq!(bed.frames().await.len(), 2);
+    bed.node.app.stop().await.unwrap();
+}
+
+/// The cards of a board, with an event of their own for drafts.
+struct Sorted;
+
+static SORTED: ChannelDesc =
+    ChannelDesc::new("Sorted", "sorted", Board::DESC).variants(&SORTED_VARIANTS);
+static SORTED_VARIANTS: [VariantDesc; 2] = [
+    VariantDesc::new(
+        "Done",
+        Mark::On(&[published(|| linchpin::Value::Bool(true))]),
+    )
+    .payload(ChannelPayload::Record),
+    VariantDesc::new(
+        "Draft",
+        Mark::On(&[published(|| linchpin::Value::Bool(false))]),
+    )
+    .payload(ChannelPayload::Record),
+];
+
+impl Channel for Sorted {
+    type Of = Board;
+    const DESC: &'static ChannelDesc = &SORTED;
+    fn encode(&self) -> linchpin::Result<Encoded> {
+        Err(linchpin::Error::internal("nothing is published"))
+    }
+}
+
+#[tokio::test]
+async fn a_record_that_satisfies_the_condition_of_another_variant_stays_in_the_room() {
+    let mut bed = Bed::start().await;
+    let declared = Declared::default().channel::<Sorted>();
+    let plan = Plan::new(&declared, bed.node.app.adapters()).unwrap();
+    let engine = Arc::clone(&bed.node.engine) as Arc<dyn Engine>;
+    bed.relay = Relay::new(Arc::new(plan), engine);
+    bed.stream = Stream::new("boards:b1:sorted", History::default());
+    // Whichever of the variants is declared first.
+    for is_published in [true, false] {
+        let change = EntityEvent {
+            route: "update".into(),
+            ..unlisted(
+                Card::DESC.storage_name,
+                "c1",
+                Some(card(!is_published)),
+                Some(card(is_published)),
+            )
+        };
+        bed.publish(change).await;
+        let frames = bed.frames().await;
+        let about = frames.last().unwrap().about.as_ref().unwrap();
+        assert_eq!(about.state["published"], is_published);
+        assert!(!about.left && !about.quiet, "{about:?}");
+    }
+    assert_eq!(bed.frames().await.len(), 2, "one for each change");
+    // It leaves the room once with its board.
+    let mut elsewhere = card(false);
+    elsewhere["boardId"] = json!("b2");
+    let moved = EntityEvent {
+        route: "update".into(),
+        ..unlisted(
+            Card::DESC.storage_name,
+            "c1",
+            Some(card(true)),
+            Some(elsewhere),
+        )
+    };
+    bed.publish(moved).await;
+    let frames = bed.frames().await;
+    assert_eq!(frames.len(), 3);
+    assert!(frames[2].about.as_ref().unwrap().left);
     bed.node.app.stop().await.unwrap();
 }
 

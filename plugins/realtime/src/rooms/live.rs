@@ -44,6 +44,8 @@ pub(super) struct Live {
 pub(super) struct Member {
     pub(super) connection: Arc<Connection>,
     pub(super) tuples: Tuples,
+    /// The number of the check that has found them; 0 for that of the join.
+    pub(super) checked: u64,
     /// What arrived while the member joins; `None` once it has joined.
     pub(super) held: Option<Held>,
     /// The position up to which it got everything when it joined. The subscription of the node may
@@ -157,6 +159,7 @@ impl Live {
         let member = Member {
             connection: Arc::clone(connection),
             tuples,
+            checked: 0,
             held: Some(Held::default()),
             joined_at: None,
             named: Vec::new(),

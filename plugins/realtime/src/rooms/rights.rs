@@ -95,13 +95,12 @@ impl RoomHub {
     /// Checks the session of a connection and all its subscriptions. A session that has ended ends
     /// the connection; a subscription that is no longer allowed ends alone.
     pub(super) async fn check_rights(&self, entry: &Arc<Entry>) {
-        let rooms: Vec<_> = {
+        let (check, rooms): (u64, Vec<_>) = {
             let mut state = entry.state.lock();
             state.rights += 1;
             let rooms = state.rooms.iter();
-            rooms
-                .map(|(room, live)| (room.clone(), Arc::clone(live)))
-                .collect()
+            let rooms = rooms.map(|(room, live)| (room.clone(), Arc::clone(live)));
+            (state.rights, rooms.collect())
         };
         if rooms.is_empty() {
             self.check_session(entry).await;
@@ -120,7 +119,7 @@ impl RoomHub {
             };
             let refused = match self.admit(entry, live.carrier, id.as_deref()).await {
                 Ok((tuples, owners)) if stream_name(&room, &owners) == live.stream.name() => {
-                    live.change(entry.connection.id(), tuples);
+                    live.change(entry.connection.id(), check, tuples);
                     continue;
                 }
                 // The caller belongs to another partition now.
@@ -148,13 +147,21 @@ impl RoomHub {
 }
 
 impl Live {
-    /// Sets the values of a member that were found by a later check. With other values it starts
-    /// afresh: events that it sees now were withheld before, or the other way round.
-    pub(super) fn change(&self, id: &str, tuples: Tuples) {
+    /// Sets the values of a member that were found by a later check, `check` by its number. With
+    /// other values it starts afresh: events that it sees now were withheld before, or the other
+    /// way round.
+    ///
+    /// Checks of one connection may run at the same time. What one of them finds does not replace
+    /// what another has found that began after it.
+    pub(super) fn change(&self, id: &str, check: u64, tuples: Tuples) {
         let mut members = self.members.lock();
         let Some(member) = members.get_mut(id) else {
             return;
         };
+        if check < member.checked {
+            return;
+        }
+        member.checked = check;
         if member.tuples == tuples {
             return;
         }

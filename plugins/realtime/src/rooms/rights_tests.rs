@@ -1,5 +1,10 @@
 //! Standing subscriptions whose members see more or less than before, or cannot be checked.
 
+use std::future::poll_fn;
+use std::task::Poll;
+
+use tokio::sync::Notify;
+
 use super::tests::*;
 use super::*;
 use crate::channel::Channel;
@@ -104,6 +109,32 @@ async fn the_position_of_a_reset_is_one_of_the_stream() {
     node.acts_as("bob").await;
     assert_eq!(told(&bob), "reset 1 rights_changed");
     node.engine.recover();
+    assert_eq!(soon(&bob).await, "created 2");
+    node.app.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn an_earlier_check_that_ends_later_changes_nothing() {
+    let node = node().await;
+    let bob = connect(&node, "1", "bob");
+    node.join(&bob, ROOM).await;
+    assert_eq!(told(&bob), "subscribed 0");
+    let entry = node.hub.entry("1").unwrap();
+    *node.sessions.acting.lock() = Some(("bob", "alice"));
+    let answer = Arc::new(Notify::new());
+    *node.sessions.late.lock() = Some(Arc::clone(&answer));
+    let mut early = Box::pin(node.hub.check_rights(&entry));
+    let waits = poll_fn(|cx| Poll::Ready(early.as_mut().poll(cx).is_pending()));
+    assert!(waits.await, "the session is not known yet");
+    // Meanwhile bob has his own rights again, and a second check finds that.
+    *node.sessions.acting.lock() = None;
+    node.hub.check_rights(&entry).await;
+    assert_eq!(told(&bob), "");
+    answer.notify_one();
+    early.await;
+    assert_eq!(told(&bob), "", "it knows less than the second one");
+    node.card("c1", "alice", false).await;
+    node.card("c2", "bob", false).await;
     assert_eq!(soon(&bob).await, "created 2");
     node.app.stop().await.unwrap();
 }

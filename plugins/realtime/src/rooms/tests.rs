@@ -20,6 +20,7 @@ use linchpin::{
 use parking_lot::Mutex;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
+use tokio::sync::Notify;
 
 use super::*;
 use crate::channel::{
@@ -161,6 +162,8 @@ pub(super) struct Sessions {
     pub(super) stuck: Arc<Mutex<Vec<&'static str>>>,
     /// A user whose sessions are of another one now.
     pub(super) acting: Arc<Mutex<Option<(&'static str, &'static str)>>>,
+    /// The next answer is given as late as this is notified.
+    pub(super) late: Arc<Mutex<Option<Arc<Notify>>>>,
     pub(super) feed: CredentialFeed,
     found: Arc<OnceLock<(RouteCaller, Adapters)>>,
 }
@@ -209,7 +212,11 @@ impl Credentials for Sessions {
         let stands = !self.ended.lock().contains(&user);
         let stuck = self.stuck.lock().contains(&user.as_str());
         let acting = *self.acting.lock();
+        let late = self.late.lock().take();
         Box::pin(async move {
+            if let Some(late) = late {
+                late.notified().await;
+            }
             if stuck {
                 std::future::pending::<()>().await;
             }
