@@ -8,6 +8,7 @@ mod offline;
 mod online;
 mod output;
 mod parse;
+mod priority;
 mod shown;
 mod signals;
 mod spec;

@@ -9,7 +9,7 @@ use super::command::{ApplyArgs, Command, Invocation};
 use super::offline::{listed, squashed};
 use super::output::Outcome;
 use super::shown::{Made, made, shown, state, statements};
-use super::signals;
+use super::{priority, signals};
 use crate::adopt;
 use crate::apply::apply;
 use crate::canonical::json_of;
@@ -131,6 +131,7 @@ async fn applied(
     if args.dry_run {
         return dry_run(store, of).await;
     }
+    priority::suit(args);
     let listening = signals::listen(&options.stop);
     let done = apply(store, of, &options, report).await;
     listening.abort();
