@@ -15,6 +15,7 @@
 #[cfg(feature = "test-util")]
 pub mod conformance;
 mod error;
+pub(crate) mod faults;
 pub mod feed;
 mod frame;
 mod memory;
@@ -30,6 +31,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use futures_util::{StreamExt, TryStreamExt};
 use linchpin::{BoxFuture, Timestamp};
 
 pub use self::error::{EngineError, Result};
@@ -39,7 +41,7 @@ pub use self::memory::MemoryEngine;
 pub use self::node::{Controls, NodeId, To};
 #[cfg(feature = "postgres")]
 pub use self::postgres::{PostgresEngine, PostgresEngineOptions};
-pub use self::presence::{LEASE, Member, Present, RENEWAL};
+pub use self::presence::{Attendance, LEASE, Member, PresenceChanges, Present, RENEWAL};
 #[cfg(feature = "redis")]
 pub use self::redis::{RedisEngine, RedisEngineOptions};
 pub use self::stream::{Epoch, History, POSITION_TTL, Position, Stream};
@@ -157,7 +159,9 @@ pub trait Engine: fmt::Debug + Send + Sync + 'static {
     /// [`Unavailable`](EngineError::Unavailable): repeat later.
     fn append<'a>(&'a self, batch: &'a [Append]) -> BoxFuture<'a, Result<Vec<Position>>>;
 
-    /// Reads at most `max` frames after an offset, within the declared history of the stream.
+    /// Reads at most `max` frames after an offset, within the declared history of the stream. The
+    /// data of all of them together has at most [`MAX_READ`] bytes; a longer frame comes alone. So
+    /// the answer may end before the top: read on after its last frame.
     ///
     /// # Errors
     /// [`Unavailable`](EngineError::Unavailable).
@@ -245,6 +249,34 @@ pub trait Engine: fmt::Debug + Send + Sync + 'static {
     /// [`Unavailable`](EngineError::Unavailable).
     fn presence_expire<'a>(&'a self, stream: &'a Stream) -> BoxFuture<'a, Result<Vec<String>>>;
 
+    /// Does [`presence_enter`](Self::presence_enter) and then
+    /// [`presence_expire`](Self::presence_expire) for several streams, and returns the changes of
+    /// each. A node renews all its leases with it, so it should need few messages. By default some
+    /// of the streams are renewed at the same time.
+    ///
+    /// # Errors
+    /// [`Unavailable`](EngineError::Unavailable): some of the streams may have been renewed.
+    fn presence_renew<'a>(
+        &'a self,
+        all: &'a [Attendance],
+    ) -> BoxFuture<'a, Result<Vec<PresenceChanges>>> {
+        let renew = move |one: &'a Attendance| async move {
+            let users: Vec<&str> = one.users.iter().map(String::as_str).collect();
+            let arrived = match &users[..] {
+                [] => Vec::new(),
+                users => self.presence_enter(&one.stream, users).await?,
+            };
+            let left = self.presence_expire(&one.stream).await?;
+            Ok(PresenceChanges { arrived, left })
+        };
+        Box::pin(
+            futures_util::stream::iter(all)
+                .map(renew)
+                .buffered(AT_ONCE)
+                .try_collect(),
+        )
+    }
+
     /// The users who are present on any node: at most `max`, the earliest arrivals first, and the
     /// number of all.
     ///
@@ -262,6 +294,12 @@ pub trait Engine: fmt::Debug + Send + Sync + 'static {
     /// [`Unavailable`](EngineError::Unavailable).
     fn close(&self) -> BoxFuture<'_, ()>;
 }
+
+/// The streams whose presence is renewed at the same time.
+const AT_ONCE: usize = 16;
+
+/// The maximum length in bytes of the frames that a read returns, if it returns more than one.
+pub const MAX_READ: usize = 1 << 20;
 
 /// The maximum length in bytes of an ephemeral message and of a control message.
 pub const MAX_MESSAGE: usize = 256 * 1024;

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use linchpin::Timestamp;
 
+use super::Stream;
+
 /// How long a user counts as present on a node after the last renewal.
 pub const LEASE: Duration = Duration::from_secs(45);
 
@@ -26,4 +28,22 @@ pub struct Present {
     pub users: Vec<Member>,
     /// The number of all users; more than the length of `users` if that list was cut.
     pub count: usize,
+}
+
+/// The users of a stream who are present on a node.
+#[derive(Clone, Debug)]
+pub struct Attendance {
+    /// The stream.
+    pub stream: Stream,
+    /// The users.
+    pub users: Vec<String>,
+}
+
+/// What a renewal has found in a stream.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PresenceChanges {
+    /// The users who had no lease on any node: their arrival is to be announced.
+    pub arrived: Vec<String>,
+    /// The users who have no lease left: their departure is to be announced.
+    pub left: Vec<String>,
 }

@@ -13,8 +13,8 @@ use crate::protocol::{Position, ResetReason, ServerFrame};
 
 /// The most frames that are replayed; a client that missed more starts at the top.
 const MOST_REPLAYED: usize = 500;
-/// The most bytes of replayed frames.
-const MOST_BYTES: usize = 1 << 20;
+/// The most bytes of replayed frames. No more of them are read, unless the first one is longer.
+const MOST_BYTES: usize = engine::MAX_READ;
 
 impl RoomHub {
     /// Reads what a client has missed.

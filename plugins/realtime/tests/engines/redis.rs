@@ -1,5 +1,10 @@
 //! The Redis engine, on servers that the tests start: single ones, and one that is a cluster.
 
+#[path = "redis/damage.rs"]
+mod damage;
+#[path = "redis/listening.rs"]
+mod listening;
+
 use std::sync::Arc;
 
 use linchpin::BoxFuture;

@@ -1,11 +1,16 @@
 //! Lost data, lost connections, and the end.
 
 use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
 
 use super::{
     Harness, PATIENCE, TestClock, append, append_all, append_until_back, expect, long, next, stream,
 };
-use crate::engine::{Delivery, Engine, History, Position, ResetReason, Stream, Subscription};
+use crate::engine::{
+    Append, Delivery, Engine, History, MAX_READ, Position, ResetReason, Stream, Subscription,
+};
 
 /// The next delivery, which must be a reset for a new epoch.
 pub(super) async fn new_epoch(live: &mut Subscription) -> Position {
@@ -134,6 +139,29 @@ pub async fn frames_missed_during_a_cut_arrive_in_order(harness: &dyn Harness) {
     append_until_back(&*b, &stream, "9").await;
     for live in [&mut on_a, &mut on_b] {
         expect(live, &[(9, "9")]).await;
+    }
+}
+
+/// A frame that fills an answer by itself hides none of the next ones.
+pub async fn long_frames_missed_during_a_cut_arrive_in_order(harness: &dyn Harness) {
+    let stream = stream(long());
+    let engine = harness.node(TestClock::default().clock()).await;
+    let mut live = engine.subscribe(&stream).await.unwrap();
+    let frame = |name: &str| Append {
+        frame: Bytes::from(vec![b'x'; MAX_READ + 1]),
+        ..append(&stream, name)
+    };
+    engine.append(&[frame("1")]).await.unwrap();
+    assert_eq!(super::frame(&mut live).await.position.offset, 1);
+    harness.cut().await;
+    for name in ["2", "3"] {
+        while engine.append(&[frame(name)]).await.is_err() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+    harness.mend().await;
+    for offset in [2, 3] {
+        assert_eq!(super::frame(&mut live).await.position.offset, offset);
     }
 }
 

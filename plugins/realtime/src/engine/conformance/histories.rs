@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
+
 use super::{Harness, TestClock, append, append_all, expect, stream};
-use crate::engine::{History, POSITION_TTL};
+use crate::engine::{Append, History, MAX_READ, POSITION_TTL};
 
 const SECOND: Duration = Duration::from_secs(1);
 const TEN: [&str; 10] = ["1", "2", "3", "4", "5", "6", "7", "8", "9", "10"];
@@ -123,4 +125,31 @@ pub async fn a_read_returns_at_most_as_many_frames_as_requested(harness: &dyn Ha
         }
     }
     assert_eq!(parts, [4, 4, 2]);
+}
+
+/// A reader of long frames gets them in parts, so that many of them need little memory.
+pub async fn a_read_ends_before_more_bytes_than_allowed(harness: &dyn Harness) {
+    let engine = harness.node(TestClock::default().clock()).await;
+    let stream = stream(History::default());
+    for (n, length) in [MAX_READ / 3, MAX_READ / 3, MAX_READ / 3, MAX_READ + 1, 1]
+        .into_iter()
+        .enumerate()
+    {
+        let long = Append {
+            frame: Bytes::from(vec![b'x'; length]),
+            ..append(&stream, &n.to_string())
+        };
+        engine.append(&[long]).await.unwrap();
+    }
+    let (mut after, mut parts) = (0, Vec::new());
+    loop {
+        let slice = engine.read(&stream, after, 100).await.unwrap();
+        assert!(!slice.gap);
+        parts.push(slice.frames.len());
+        after += slice.frames.len() as u64;
+        if slice.reaches_top() {
+            break;
+        }
+    }
+    assert_eq!(parts, [3, 1, 1]);
 }

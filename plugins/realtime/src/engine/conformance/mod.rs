@@ -198,7 +198,8 @@ macro_rules! engine_conformance {
                 an_offset_beyond_the_top_reads_nothing,
                 a_position_outlives_the_history_by_seven_days,
                 a_stream_without_history_delivers_live_frames_only,
-                a_read_returns_at_most_as_many_frames_as_requested;
+                a_read_returns_at_most_as_many_frames_as_requested,
+                a_read_ends_before_more_bytes_than_allowed;
             joins: a_subscription_begins_at_the_top,
                 a_join_under_load_neither_loses_nor_doubles_a_frame,
                 a_subscriber_that_reads_late_gets_everything,
@@ -211,7 +212,8 @@ macro_rules! engine_conformance {
                 two_nodes_that_enter_a_user_at_once_report_one_arrival,
                 a_lease_that_is_not_renewed_ends,
                 a_snapshot_lists_the_earliest_arrivals_and_counts_all,
-                presence_is_rebuilt_by_renewal_after_a_loss;
+                presence_is_rebuilt_by_renewal_after_a_loss,
+                leases_of_many_streams_are_renewed_at_once;
             renewals: a_renewal_gives_every_stream_a_new_epoch,
                 a_renewal_among_appends_is_one_reset_and_no_hole,
                 a_renewal_keeps_fences;
@@ -220,6 +222,7 @@ macro_rules! engine_conformance {
                 lost_frames_end_recovery_but_not_live_delivery,
                 a_reused_offset_replaces_the_epoch_on_all_nodes,
                 frames_missed_during_a_cut_arrive_in_order,
+                long_frames_missed_during_a_cut_arrive_in_order,
                 more_frames_missed_than_kept_is_a_reset,
                 a_closed_engine_ends_its_subscriptions;
         );

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{Harness, TestClock, long, stream};
-use crate::engine::{LEASE, Member, RENEWAL};
+use crate::engine::{Attendance, History, LEASE, Member, RENEWAL, Stream};
 
 const NOBODY: [&str; 0] = [];
 const SECOND: Duration = Duration::from_secs(1);
@@ -147,4 +147,64 @@ pub async fn presence_is_rebuilt_by_renewal_after_a_loss(harness: &dyn Harness) 
     a.presence_enter(&stream, &["ada"]).await.unwrap();
     b.presence_enter(&stream, &["bob"]).await.unwrap();
     assert_eq!(a.presence(&stream, 10).await.unwrap().count, 2);
+}
+
+/// The leases of many streams are renewed with one call, which reports the changes of each.
+pub async fn leases_of_many_streams_are_renewed_at_once(harness: &dyn Harness) {
+    let time = TestClock::default();
+    let (a, b) = (
+        harness.node(time.clock()).await,
+        harness.node(time.clock()).await,
+    );
+    let streams: Vec<Stream> = (0..40).map(|_| stream(History::default())).collect();
+    // On the other node somebody is in every second stream.
+    for one in streams.iter().step_by(2) {
+        b.presence_enter(one, &["bob"]).await.unwrap();
+    }
+    let all: Vec<Attendance> = streams
+        .iter()
+        .enumerate()
+        .map(|(n, stream)| Attendance {
+            stream: stream.clone(),
+            // A node may be in a room without a user to count.
+            users: (0..n % 3).map(|user| format!("{n}.{user}")).collect(),
+        })
+        .collect();
+    let changes = a.presence_renew(&all).await.unwrap();
+    for (one, mut changes) in all.iter().zip(changes) {
+        changes.arrived.sort();
+        assert_eq!(changes.arrived, one.users);
+        assert!(changes.left.is_empty());
+    }
+    let mut left = vec![0; streams.len()];
+    for _ in 0..4 {
+        time.advance(RENEWAL);
+        for (n, changes) in a.presence_renew(&all).await.unwrap().iter().enumerate() {
+            assert!(changes.arrived.is_empty());
+            assert!(changes.left.iter().all(|user| user == "bob"));
+            left[n] += changes.left.len();
+        }
+    }
+    for (n, stream) in streams.iter().enumerate() {
+        assert_eq!(
+            left[n],
+            (n + 1) % 2,
+            "the lease of the other node has run out"
+        );
+        let present = a.presence(stream, 10).await.unwrap();
+        assert_eq!(present.count, all[n].users.len());
+    }
+    let nobody: Vec<Attendance> = streams
+        .iter()
+        .map(|stream| Attendance {
+            stream: stream.clone(),
+            users: Vec::new(),
+        })
+        .collect();
+    time.advance(LEASE + RENEWAL);
+    let changes = b.presence_renew(&nobody).await.unwrap();
+    for (one, mut changes) in all.iter().zip(changes) {
+        changes.left.sort();
+        assert_eq!(changes.left, one.users);
+    }
 }

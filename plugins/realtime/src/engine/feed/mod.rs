@@ -45,8 +45,9 @@ pub trait Source: fmt::Debug + Send + Sync + 'static {
     /// The last subscription of this node to a stream has ended.
     fn released(&self, stream: &Stream);
 
-    /// Reads at most `max` of the stored frames after an offset. A stream without a stored
-    /// position gets one. It extends the life of the position.
+    /// Reads at most `max` of the stored frames after an offset, and ends before a frame with which
+    /// they would have more than [`MAX_READ`](super::MAX_READ) bytes; the first frame may be longer.
+    /// A stream without a stored position gets one. It extends the life of the position.
     ///
     /// # Errors
     /// [`Unavailable`](EngineError::Unavailable).
@@ -139,6 +140,13 @@ impl Place {
 struct Feed {
     stream: Stream,
     inbox: Inbox,
+}
+
+impl Feed {
+    fn is_at(&self, top: Position, last: Option<&EventId>) -> bool {
+        let same = |place: Place| place.position == top && !place.contradicts(last);
+        self.inbox.place().is_some_and(same)
+    }
 }
 
 /// The open subscriptions of a node.
@@ -247,11 +255,18 @@ impl Feeds {
     /// the subscriptions read what they miss.
     pub fn compare(&self, stream: &str, top: Position, last: Option<&EventId>) {
         self.each(stream, |feed| {
-            let same = |place: Place| place.position == top && !place.contradicts(last);
-            if !feed.inbox.place().is_some_and(same) {
+            if !feed.is_at(top, last) {
                 feed.inbox.doubt();
             }
         });
+    }
+
+    /// Whether all subscriptions of a stream have heard of everything up to its top and the event
+    /// there: a comparison would find nothing.
+    pub fn agree(&self, stream: &str, top: Position, last: Option<&EventId>) -> bool {
+        let open = self.streams.lock();
+        let mut feeds = open.by_name.get(stream).into_iter().flatten();
+        feeds.all(|feed| feed.is_at(top, last))
     }
 
     /// The lowest place up to which the subscriptions of a stream have heard of frames; `None` if

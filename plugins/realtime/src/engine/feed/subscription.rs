@@ -243,7 +243,11 @@ impl Subscription {
         let stream = &self.feed.stream;
         // With the frame at the own place: it must be the one that was seen.
         let from = own.offset.saturating_sub(1);
-        let Entries { top, last, frames } = self.source.entries(stream, from, READ).await?;
+        let Entries {
+            top,
+            last,
+            mut frames,
+        } = self.source.entries(stream, from, READ).await?;
         if top.epoch != own.epoch {
             return self.restart(top, last).await;
         }
@@ -259,6 +263,15 @@ impl Subscription {
         if top.offset < own.offset || reused {
             let top = self.source.replace_epoch(stream, own.epoch).await?;
             return self.restart(top, None).await;
+        }
+        let ends_here = |frame: &Frame| frame.position.offset == own.offset;
+        if top.offset > own.offset && frames.last().is_some_and(ends_here) {
+            // The frame at the own place has filled the answer.
+            let next = self.source.entries(stream, own.offset, READ).await?;
+            if next.top.epoch != own.epoch {
+                return Ok(false);
+            }
+            frames = next.frames;
         }
         for frame in frames {
             if frame.position.offset == self.seen.position.offset + 1 {

@@ -8,7 +8,7 @@ use linchpin::Timestamp;
 
 use crate::engine::feed::Entries;
 use crate::engine::{
-    Append, EngineError, Epoch, EventId, Fence, Frame, History, Position, Result, Stream,
+    Append, EngineError, Epoch, EventId, Fence, Frame, History, MAX_READ, Position, Result, Stream,
 };
 
 /// How often streams are looked through for positions and frames that have expired. Most streams
@@ -145,6 +145,12 @@ impl Logs {
         let first = log.frames.front().map_or(0, |first| first.position.offset);
         let skip = usize::try_from(after.saturating_add(1).saturating_sub(first));
         let frames = log.frames.iter().skip(skip.unwrap_or(usize::MAX)).take(max);
+        let mut bytes = 0;
+        let frames = frames.enumerate().take_while(|(at, frame)| {
+            bytes += frame.data.len();
+            *at == 0 || bytes <= MAX_READ
+        });
+        let frames = frames.map(|(_, frame)| frame);
         Entries {
             top: log.top,
             last: log.last.clone(),

@@ -8,6 +8,7 @@
 mod listener;
 mod notice;
 mod notifier;
+mod presence;
 mod reader;
 mod schema;
 mod streams;
@@ -30,8 +31,8 @@ use self::reader::Reader;
 use super::feed::{Feeds, Source, Subscription, read_history};
 use super::node::ControlSender;
 use super::{
-    Append, Clock, Controls, Engine, EngineError, Facts, LEASE, Member, NodeId, Position, Present,
-    Result, Slice, Stream, To, check_message,
+    Append, Attendance, Clock, Controls, Engine, EngineError, Facts, LEASE, Member, NodeId,
+    Position, PresenceChanges, Present, Result, Slice, Stream, To, check_message,
 };
 
 /// The time limit of a statement.
@@ -391,6 +392,13 @@ impl Engine for PostgresEngine {
                     .bind(now.millis()),
             ),
         )
+    }
+
+    fn presence_renew<'a>(
+        &'a self,
+        all: &'a [Attendance],
+    ) -> BoxFuture<'a, Result<Vec<PresenceChanges>>> {
+        Box::pin(presence::renew(&self.0, all))
     }
 
     fn presence<'a>(&'a self, stream: &'a Stream, max: usize) -> BoxFuture<'a, Result<Present>> {

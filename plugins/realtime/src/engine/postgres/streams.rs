@@ -8,7 +8,9 @@ use linchpin::{BoxFuture, Timestamp};
 use super::notice::Tag;
 use super::{Inner, millis};
 use crate::engine::feed::{Entries, Source};
-use crate::engine::{Append, EngineError, Epoch, EventId, Frame, Position, Result, Stream};
+use crate::engine::{
+    Append, EngineError, Epoch, EventId, Frame, MAX_READ, Position, Result, Stream,
+};
 
 /// How often a statement is repeated that lost a race against another one.
 const RACES: usize = 5;
@@ -139,14 +141,19 @@ impl Inner {
     async fn read(&self, stream: &Stream, after: u64, max: usize) -> Result<Entries> {
         let query = sqlx::query_as::<_, Row>(
             "SELECT its_epoch, its_position, its_last, its_offset, its_event, its_at, its_frame \
-             FROM linchpin_realtime_entries($1, $2, $3, $4, $5, $6)",
+             FROM (SELECT e.*, row_number() OVER w AS number, \
+               sum(octet_length(e.its_frame)) OVER w AS bytes \
+               FROM linchpin_realtime_entries($1, $2, $3, $4, $5, $6) AS e \
+               WINDOW w AS (ORDER BY e.its_offset)) AS read \
+             WHERE number = 1 OR bytes <= $7 ORDER BY its_offset",
         )
         .bind(stream.name())
         .bind(Epoch::random().to_string())
         .bind(millis(stream.history.position_ttl()))
         .bind((self.clock)().millis())
         .bind(i64::try_from(after).unwrap_or(i64::MAX))
-        .bind(i64::try_from(max).unwrap_or(i64::MAX));
+        .bind(i64::try_from(max).unwrap_or(i64::MAX))
+        .bind(MAX_READ as i64);
         let rows = self.run(query.fetch_all(&self.pool)).await?;
         let (epoch, offset, last, ..) = rows.first().ok_or_else(|| foreign("no position"))?;
         let top = position(epoch, *offset)?;

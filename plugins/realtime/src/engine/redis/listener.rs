@@ -7,19 +7,16 @@ use bytes::Bytes;
 use linchpin::Timestamp;
 use redis::{PushInfo, PushKind, RedisResult, Value};
 use tokio::sync::{mpsc, oneshot};
-use tokio::time::{Instant, MissedTickBehavior};
 
 use super::link::Link;
-use super::{Inner, PATIENCE, State, within};
-use crate::engine::feed::Source;
-use crate::engine::{EngineError, EventId, Frame, Position, Result};
+use super::{Inner, PATIENCE, State, compare, within};
+use crate::engine::faults::{self, Fault};
+use crate::engine::{EngineError, EventId, Frame, MAX_MESSAGE, Position, Result};
 
 /// The time before the next attempt to connect, at first and at most.
 const RETRY: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
-/// How often the connection is tried, and some of the streams are compared with their tops.
-const CHECK: Duration = Duration::from_secs(5);
-/// The maximum number of streams that are compared at once.
-const COMPARED: usize = 500;
+/// The maximum length of a published frame that is decoded. A longer one is read from its stream.
+const MOST_PUBLISHED: usize = 4 << 20;
 /// The maximum number of channels in a command.
 const CHANNELS: usize = 500;
 
@@ -34,7 +31,7 @@ pub(super) async fn run(inner: &Inner, mut commands: mpsc::UnboundedReceiver<Com
     let mut retry = RETRY.0;
     loop {
         match Listener::connect(inner).await {
-            Ok((mut listener, link)) => {
+            Ok((listener, link)) => {
                 retry = RETRY.0;
                 set(inner, State::Connected(link));
                 inner.feeds.doubt_all();
@@ -67,13 +64,13 @@ fn set(inner: &Inner, state: State) {
     });
 }
 
+/// Listens on a connection until it breaks. What is published is passed on whatever else waits for
+/// the server.
 struct Listener<'a> {
     inner: &'a Inner,
     link: Link,
     pushes: mpsc::UnboundedReceiver<PushInfo>,
     channels: HashSet<String>,
-    /// How many streams of this round have been compared.
-    compared: usize,
 }
 
 impl<'a> Listener<'a> {
@@ -81,184 +78,194 @@ impl<'a> Listener<'a> {
     /// flood of messages.
     async fn connect(inner: &'a Inner) -> Result<(Self, Link)> {
         let (sender, pushes) = mpsc::unbounded_channel();
-        let link = within(inner.address.connect(Some(sender))).await?;
+        let mut link = within(inner.address.connect(Some(sender))).await?;
         let commands = within(inner.address.connect(None)).await?;
-        let mut listener = Self {
-            inner,
-            link,
-            pushes,
-            channels: HashSet::new(),
-            compared: 0,
-        };
         let open = inner.feeds.open();
         let mut channels = vec![inner.keys.all_nodes(), inner.keys.node(&inner.node)];
         channels.extend(open.iter().map(|stream| inner.keys.channel(stream.name())));
         for part in channels.chunks(CHANNELS) {
-            within(listener.subscribe("SSUBSCRIBE", part)).await?;
+            within(subscribe(&mut link, "SSUBSCRIBE", part)).await?;
         }
-        listener.channels = channels.into_iter().collect();
+        let listener = Self {
+            inner,
+            link,
+            pushes,
+            channels: channels.into_iter().collect(),
+        };
         Ok((listener, commands))
     }
 
-    /// Subscribes to channels, or leaves them: each with a command of its own, sent at once.
-    async fn subscribe(&mut self, command: &str, channels: &[String]) -> RedisResult<()> {
-        if !self.link.pipelines() {
-            for channel in channels {
-                let mut one = redis::cmd(command);
-                one.arg(channel);
-                self.link.run::<Value>(&one).await?;
+    /// Passes on messages until the connection breaks. The three run beside each other, each on a
+    /// clone of the connection.
+    async fn listen(self, commands: &mut mpsc::UnboundedReceiver<Command>) -> String {
+        let Self {
+            inner,
+            link,
+            pushes,
+            channels,
+        } = self;
+        tokio::select! {
+            reason = hear(inner, pushes) => reason,
+            reason = obey(inner, link.clone(), channels, commands) => reason,
+            reason = check(inner, link) => reason,
+        }
+    }
+}
+
+/// Passes on what is published.
+async fn hear(inner: &Inner, mut pushes: mpsc::UnboundedReceiver<PushInfo>) -> String {
+    while let Some(push) = pushes.recv().await {
+        // In a cluster too: the streams of one of its nodes may have been missed.
+        if push.kind == PushKind::Disconnection {
+            break;
+        }
+        pass(inner, push);
+    }
+    "it was closed".to_owned()
+}
+
+/// Executes the commands of the engine.
+async fn obey(
+    inner: &Inner,
+    mut link: Link,
+    mut channels: HashSet<String>,
+    commands: &mut mpsc::UnboundedReceiver<Command>,
+) -> String {
+    while let Some(first) = commands.recv().await {
+        if let Err(error) = obey_all(inner, &mut link, &mut channels, first, commands).await {
+            return error.to_string();
+        }
+    }
+    "the engine is closed".to_owned()
+}
+
+/// Executes the commands that wait.
+async fn obey_all(
+    inner: &Inner,
+    link: &mut Link,
+    channels: &mut HashSet<String>,
+    first: Command,
+    commands: &mut mpsc::UnboundedReceiver<Command>,
+) -> Result<()> {
+    let (mut added, mut left, mut waiting) = (Vec::new(), Vec::new(), Vec::new());
+    let mut next = Some(first);
+    while let Some(command) = next {
+        match command {
+            Command::Listen(stream, done) => {
+                let channel = inner.keys.channel(&stream);
+                if channels.insert(channel.clone()) {
+                    added.push(channel);
+                }
+                waiting.push(done);
             }
-            return Ok(());
+            Command::Release(stream) => {
+                let channel = inner.keys.channel(&stream);
+                if !inner.feeds.is_open(&stream) && channels.remove(&channel) {
+                    left.push(channel);
+                }
+            }
         }
-        if channels.is_empty() {
-            return Ok(());
-        }
-        let mut pipeline = redis::pipe();
+        next = if added.len() + left.len() < CHANNELS {
+            commands.try_recv().ok()
+        } else {
+            None
+        };
+    }
+    // A stream that was both left and joined within these commands: the last one counts.
+    left.retain(|channel| !channels.contains(channel));
+    added.retain(|channel| channels.contains(channel));
+    let outcome = async {
+        within(subscribe(link, "SUNSUBSCRIBE", &left)).await?;
+        within(subscribe(link, "SSUBSCRIBE", &added)).await
+    };
+    let outcome = outcome.await;
+    for done in waiting {
+        let told = match &outcome {
+            Ok(()) => Ok(()),
+            Err(error) => Err(EngineError::unavailable(error.to_string())),
+        };
+        // The subscriber may have stopped waiting.
+        let _ = done.send(told);
+    }
+    outcome
+}
+
+/// Subscribes to channels, or leaves them: each with a command of its own, sent at once.
+async fn subscribe(link: &mut Link, command: &str, channels: &[String]) -> RedisResult<()> {
+    if !link.pipelines() {
         for channel in channels {
-            pipeline.cmd(command).arg(channel);
+            let mut one = redis::cmd(command);
+            one.arg(channel);
+            link.run::<Value>(&one).await?;
         }
-        for answer in self.link.run_all(&pipeline).await? {
-            answer?;
-        }
-        Ok(())
+        return Ok(());
     }
-
-    /// Passes on messages until the connection breaks.
-    async fn listen(&mut self, commands: &mut mpsc::UnboundedReceiver<Command>) -> String {
-        let mut check = tokio::time::interval_at(Instant::now() + CHECK, CHECK);
-        check.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        loop {
-            tokio::select! {
-                push = self.pushes.recv() => match push {
-                    // In a cluster too: the streams of one of its nodes may have been missed.
-                    Some(push) if push.kind == PushKind::Disconnection => {
-                        return "it was closed".to_owned();
-                    }
-                    Some(push) => self.pass(push),
-                    None => return "it was closed".to_owned(),
-                },
-                command = commands.recv() => {
-                    let Some(first) = command else {
-                        return "the engine is closed".to_owned();
-                    };
-                    if let Err(error) = self.obey(first, commands).await {
-                        return error.to_string();
-                    }
-                },
-                _ = check.tick() => {
-                    if let Err(error) = within(self.link.ping()).await {
-                        return error.to_string();
-                    }
-                    self.compare().await;
-                },
-            }
-        }
+    if channels.is_empty() {
+        return Ok(());
     }
+    let mut pipeline = redis::pipe();
+    for channel in channels {
+        pipeline.cmd(command).arg(channel);
+    }
+    for answer in link.run_all(&pipeline).await? {
+        answer?;
+    }
+    Ok(())
+}
 
-    /// Executes the commands that wait.
-    async fn obey(
-        &mut self,
-        first: Command,
-        commands: &mut mpsc::UnboundedReceiver<Command>,
-    ) -> Result<()> {
-        let (mut added, mut left, mut waiting) = (Vec::new(), Vec::new(), Vec::new());
-        let mut next = Some(first);
-        while let Some(command) = next {
-            match command {
-                Command::Listen(stream, done) => {
-                    let channel = self.inner.keys.channel(&stream);
-                    if self.channels.insert(channel.clone()) {
-                        added.push(channel);
-                    }
-                    waiting.push(done);
-                }
-                Command::Release(stream) => {
-                    let channel = self.inner.keys.channel(&stream);
-                    if !self.inner.feeds.is_open(&stream) && self.channels.remove(&channel) {
-                        left.push(channel);
-                    }
-                }
-            }
-            next = if added.len() + left.len() < CHANNELS {
-                commands.try_recv().ok()
+/// Tries the connection and compares streams with their tops, again and again.
+async fn check(inner: &Inner, mut link: Link) -> String {
+    let mut compared = 0;
+    loop {
+        tokio::time::sleep(inner.check).await;
+        if let Err(error) = within(link.ping()).await {
+            return error.to_string();
+        }
+        // A comparison that is not finished by then is left for the next round.
+        let _ = tokio::time::timeout(PATIENCE, compare::some(inner, &mut compared)).await;
+    }
+}
+
+fn pass(inner: &Inner, push: PushInfo) {
+    if push.kind != PushKind::SMessage {
+        return;
+    }
+    let mut values = push.data.into_iter();
+    let (Some(Value::BulkString(channel)), Some(Value::BulkString(message))) =
+        (values.next(), values.next())
+    else {
+        return;
+    };
+    let Ok(channel) = String::from_utf8(channel) else {
+        return;
+    };
+    let message = Bytes::from(message);
+    let Some(kind) = message.first().copied() else {
+        return;
+    };
+    let rest = message.slice(1..);
+    let stream = inner.keys.stream(&channel);
+    let feeds = &inner.feeds;
+    match (kind, &stream) {
+        (b'f', Some(stream)) => {
+            let fault = if rest.len() > MOST_PUBLISHED {
+                Fault::FrameTooLarge
+            } else if let Some(frame) = frame(&rest) {
+                feeds.frame(stream, &frame);
+                return;
             } else {
-                None
-            };
-        }
-        // A stream that was both left and joined within these commands: the last one counts.
-        left.retain(|channel| !self.channels.contains(channel));
-        added.retain(|channel| self.channels.contains(channel));
-        let outcome = async {
-            within(self.subscribe("SUNSUBSCRIBE", &left)).await?;
-            within(self.subscribe("SSUBSCRIBE", &added)).await
-        };
-        let outcome = outcome.await;
-        for done in waiting {
-            let told = match &outcome {
-                Ok(()) => Ok(()),
-                Err(error) => Err(EngineError::unavailable(error.to_string())),
-            };
-            // The subscriber may have stopped waiting.
-            let _ = done.send(told);
-        }
-        outcome
-    }
-
-    /// Compares some of the streams with their tops: a node that has lost data without losing its
-    /// connections is noticed.
-    async fn compare(&mut self) {
-        let mut open = self.inner.feeds.open();
-        open.sort_by(|a, b| a.name().cmp(b.name()));
-        if self.compared >= open.len() {
-            self.compared = 0;
-        }
-        let part = open.iter().skip(self.compared).take(COMPARED);
-        let work = async {
-            for stream in part {
-                let Ok(entries) = self.inner.entries(stream, u64::MAX, 0).await else {
-                    return;
-                };
-                let last = entries.last.as_ref();
-                self.inner.feeds.compare(stream.name(), entries.top, last);
-            }
-        };
-        // Messages wait meanwhile.
-        let _ = tokio::time::timeout(PATIENCE, work).await;
-        self.compared += COMPARED;
-    }
-
-    fn pass(&self, push: PushInfo) {
-        if push.kind != PushKind::SMessage {
-            return;
-        }
-        let mut values = push.data.into_iter();
-        let (Some(Value::BulkString(channel)), Some(Value::BulkString(message))) =
-            (values.next(), values.next())
-        else {
-            return;
-        };
-        let Ok(channel) = String::from_utf8(channel) else {
-            return;
-        };
-        let message = Bytes::from(message);
-        let Some(kind) = message.first().copied() else {
-            return;
-        };
-        let rest = message.slice(1..);
-        let Some(stream) = self.inner.keys.stream(&channel) else {
-            self.inner.controls.pass(rest);
-            return;
-        };
-        let feeds = &self.inner.feeds;
-        match kind {
-            b'f' => match frame(&rest) {
-                Some(frame) => feeds.frame(&stream, &frame),
                 // A newer version publishes in another form.
-                None => feeds.doubt(&stream),
-            },
-            b'm' => feeds.message(&stream, &rest),
-            _ => feeds.doubt(&stream),
+                Fault::FrameUnreadable
+            };
+            faults::count(fault);
+            feeds.doubt(stream);
         }
+        // Whoever may publish may publish anything. Engines send no longer ones.
+        (b'm', _) if rest.len() > MAX_MESSAGE => faults::count(Fault::MessageTooLarge),
+        (b'm', Some(stream)) => feeds.message(stream, &rest),
+        (_, Some(stream)) => feeds.doubt(stream),
+        (b'm', None) => inner.controls.pass(rest),
+        (_, None) => faults::count(Fault::MessageUnreadable),
     }
 }
 

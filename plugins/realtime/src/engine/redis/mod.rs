@@ -3,9 +3,11 @@
 //! One function on the server appends a frame, and publishes it on a sharded channel of its
 //! stream. A node subscribes to the channels of the streams that it serves.
 
+mod compare;
 mod keys;
 mod link;
 mod listener;
+mod mend;
 mod renewal;
 mod scripts;
 mod streams;
@@ -24,6 +26,7 @@ use tokio::task::JoinSet;
 use self::keys::Keys;
 use self::link::{Address, Link};
 use self::listener::Command;
+use self::mend::OwnKeys;
 use super::feed::{Feeds, Source, Subscription, read_history};
 use super::node::ControlSender;
 use super::{
@@ -46,15 +49,18 @@ pub struct RedisEngineOptions {
     pub cluster: bool,
     /// The prefix of all keys and channels. Apps that share a server need different ones.
     pub prefix: String,
+    /// The interval at which the connection is tried, and streams are compared with their tops.
+    pub check: Duration,
 }
 
 impl RedisEngineOptions {
-    /// One server; the prefix is `linchpin:`.
+    /// One server; the prefix is `linchpin:`, and the check runs every 5 seconds.
     pub fn new(url: impl Into<String>) -> Self {
         Self {
             urls: vec![url.into()],
             cluster: false,
             prefix: "linchpin:".to_owned(),
+            check: Duration::from_secs(5),
         }
     }
 }
@@ -65,6 +71,7 @@ impl fmt::Debug for RedisEngineOptions {
         f.debug_struct("RedisEngineOptions")
             .field("cluster", &self.cluster)
             .field("prefix", &self.prefix)
+            .field("check", &self.check)
             .finish_non_exhaustive()
     }
 }
@@ -80,6 +87,7 @@ struct Inner {
     clock: Clock,
     keys: Keys,
     address: Address,
+    check: Duration,
     feeds: Arc<Feeds>,
     controls: ControlSender,
     state: watch::Sender<State>,
@@ -121,7 +129,10 @@ fn error(error: RedisError) -> EngineError {
         | ErrorKind::UnexpectedReturnType
         | ErrorKind::Server(ServerErrorKind::ResponseError | ServerErrorKind::NoPerm) => true,
         ErrorKind::Extension => {
-            matches!(error.code(), Some("WRONGPASS" | "NOAUTH" | "WRONGTYPE"))
+            matches!(
+                error.code(),
+                Some("WRONGPASS" | "NOAUTH" | "WRONGTYPE" | "DAMAGED")
+            )
         }
         _ => false,
     };
@@ -144,6 +155,7 @@ impl RedisEngine {
             clock,
             keys: Keys::new(&options.prefix),
             address: Address::new(options)?,
+            check: options.check,
             feeds: Arc::default(),
             controls: ControlSender::default(),
             state: watch::Sender::new(State::Apart),
@@ -171,16 +183,26 @@ impl Inner {
         }
     }
 
-    /// Runs a function on the server within its time limit.
+    /// Runs a function on the server within its time limit. If keys hold what another program has
+    /// written, they are removed, and the function runs once more.
     async fn invoke<T: FromRedisValue>(
         &self,
         script: &Script,
-        fill: impl FnOnce(&mut redis::ScriptInvocation<'_>),
+        keys: &OwnKeys,
+        fill: impl Fn(&mut redis::ScriptInvocation<'_>),
     ) -> Result<T> {
         let mut link = self.link().await?;
         let mut invocation = script.prepare_invoke();
+        invocation.key(keys.names());
         fill(&mut invocation);
-        within(link.invoke(&invocation)).await
+        let outcome = within(async { Ok(link.invoke(&invocation).await) }).await?;
+        match outcome {
+            Err(cause) if mend::is_damage(&cause) => {
+                mend::remove_foreign(&mut link, keys, &cause).await?;
+                within(link.invoke(&invocation)).await
+            }
+            outcome => outcome.map_err(error),
+        }
     }
 
     async fn run<T: FromRedisValue>(&self, command: &redis::Cmd) -> Result<T> {
@@ -298,13 +320,17 @@ impl Engine for RedisEngine {
         users: &'a [&'a str],
     ) -> BoxFuture<'a, Result<Vec<String>>> {
         let now = (self.0.clock)().millis();
-        Box::pin(self.0.invoke(&scripts::ENTERS, move |call| {
-            call.key(&self.0.keys.presence(stream))
-                .arg(self.0.node.as_str())
-                .arg(now)
-                .arg(now + LEASE.as_millis() as i64)
-                .arg(users);
-        }))
+        Box::pin(async move {
+            let keys = OwnKeys::Presence(self.0.keys.presence(stream));
+            self.0
+                .invoke(&scripts::ENTERS, &keys, |call| {
+                    call.arg(self.0.node.as_str())
+                        .arg(now)
+                        .arg(now + LEASE.as_millis() as i64)
+                        .arg(users);
+                })
+                .await
+        })
     }
 
     fn presence_leave<'a>(
@@ -312,27 +338,36 @@ impl Engine for RedisEngine {
         stream: &'a Stream,
         users: &'a [&'a str],
     ) -> BoxFuture<'a, Result<Vec<String>>> {
-        Box::pin(self.0.invoke(&scripts::LEAVES, move |call| {
-            call.key(&self.0.keys.presence(stream))
-                .arg(self.0.node.as_str())
-                .arg(users);
-        }))
+        Box::pin(async move {
+            let keys = OwnKeys::Presence(self.0.keys.presence(stream));
+            self.0
+                .invoke(&scripts::LEAVES, &keys, |call| {
+                    call.arg(self.0.node.as_str()).arg(users);
+                })
+                .await
+        })
     }
 
     fn presence_expire<'a>(&'a self, stream: &'a Stream) -> BoxFuture<'a, Result<Vec<String>>> {
         let now = (self.0.clock)().millis();
-        Box::pin(self.0.invoke(&scripts::EXPIRES, move |call| {
-            call.key(&self.0.keys.presence(stream)).arg(now);
-        }))
+        Box::pin(async move {
+            let keys = OwnKeys::Presence(self.0.keys.presence(stream));
+            self.0
+                .invoke(&scripts::EXPIRES, &keys, |call| {
+                    call.arg(now);
+                })
+                .await
+        })
     }
 
     fn presence<'a>(&'a self, stream: &'a Stream, max: usize) -> BoxFuture<'a, Result<Present>> {
         let now = (self.0.clock)().millis();
         Box::pin(async move {
+            let keys = OwnKeys::Presence(self.0.keys.presence(stream));
             let (count, listed): (usize, Vec<(String, i64)>) = self
                 .0
-                .invoke(&scripts::LISTS, |call| {
-                    call.key(&self.0.keys.presence(stream)).arg(now).arg(max);
+                .invoke(&scripts::LISTS, &keys, |call| {
+                    call.arg(now).arg(max);
                 })
                 .await?;
             let users = listed.into_iter().map(|(user, since)| Member {

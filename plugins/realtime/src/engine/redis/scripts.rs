@@ -19,7 +19,8 @@ local function open(p, s, i, fresh, now, life)
   local found = redis.call('HMGET', p, 'epoch', 'offset', 'expires')
   local epoch, offset, til = found[1], tonumber(found[2] or ''), tonumber(found[3] or '')
   local valid = epoch and #epoch == 16 and not string.find(epoch, '[^%w_-]')
-  if valid and offset and offset >= 0 and til and til > now then
+  valid = valid and offset and offset >= 0 and offset < 2 ^ 53 and offset % 1 == 0
+  if valid and til and til > now and til < 2 ^ 53 then
     return epoch, offset, til
   end
   redis.call('DEL', s, i)
@@ -29,24 +30,37 @@ local function open(p, s, i, fresh, now, life)
   return fresh, 0, now + life
 end
 
-local function entries(p, s, epoch, offset, after, most)
-  local frames = {}
-  if most > 0 then
-    frames = redis.call('XRANGE', s, '(' .. after .. '-0', text(offset) .. '-0', 'COUNT', text(most))
+-- At most so many frames and bytes; a frame that is longer comes alone.
+local function entries(p, s, epoch, offset, after, most, bytes)
+  local last = redis.call('HGET', p, 'last') or ''
+  local frames, size, from = {}, 0, '(' .. after .. '-0'
+  while #frames < most do
+    local count = math.min(most - #frames, 32)
+    local some = redis.call('XRANGE', s, from, text(offset) .. '-0', 'COUNT', text(count))
+    for _, one in ipairs(some) do
+      size = size + #(one[2][6] or '')
+      if size > bytes and #frames > 0 then return {epoch, text(offset), last, frames} end
+      frames[#frames + 1] = one
+    end
+    if #some < count then break end
+    from = '(' .. some[#some][1]
   end
-  return {epoch, text(offset), redis.call('HGET', p, 'last') or '', frames}
+  return {epoch, text(offset), last, frames}
 end
 ";
 
 /// Keys: p, s, i, channel. Arguments: a new epoch, now, life of the position, kept size, kept
 /// time, event, frame, consumer or nothing, fence. Returns epoch and offset, or `fenced` and the
-/// highest fence.
+/// highest fence. Fails with `DAMAGED` if the highest fence is no number.
 const APPEND: &str = r"
 local p, s, i, channel = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local fresh, now, life, size, ttl = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5]
 local event, frame, consumer, fence = ARGV[6], ARGV[7], ARGV[8], ARGV[9]
 if consumer ~= '' then
   local seen = redis.call('HGET', p, 'fence:' .. consumer)
+  if seen and (#seen > 16 or string.find(seen, '%D') or seen == '') then
+    return redis.error_reply('DAMAGED the fence of a consumer is not a number')
+  end
   if seen and tonumber(seen) > tonumber(fence) then return {'fenced', seen} end
 end
 local epoch, offset = open(p, s, i, fresh, now, life)
@@ -59,6 +73,7 @@ local function add()
 end
 local added = add()
 if type(added) == 'table' and added.err then
+  if string.sub(added.err, 1, 9) == 'WRONGTYPE' then return added end
   -- The stream is ahead of the position, which was set back: its numbers are used up.
   redis.call('DEL', s, i)
   epoch, offset = fresh, 1
@@ -76,8 +91,8 @@ redis.call('SPUBLISH', channel, 'f' .. epoch .. ' ' .. text(offset) .. ' ' .. AR
 return {epoch, text(offset)}
 ";
 
-/// Keys: p, s, i. Arguments: a new epoch, now, life of the position, after, at most. Returns
-/// epoch, offset, last event or nothing, frames.
+/// Keys: p, s, i. Arguments: a new epoch, now, life of the position, after, at most, at most so many
+/// bytes. Returns epoch, offset, last event or nothing, frames.
 const ENTRIES: &str = r"
 local p, s, i = KEYS[1], KEYS[2], KEYS[3]
 local now, life = tonumber(ARGV[2]), tonumber(ARGV[3])
@@ -86,7 +101,7 @@ if expires < now + life - 3600000 then
   redis.call('HSET', p, 'expires', text(now + life))
   redis.call('PEXPIRE', p, text(life))
 end
-return entries(p, s, epoch, offset, ARGV[4], tonumber(ARGV[5]))
+return entries(p, s, epoch, offset, ARGV[4], tonumber(ARGV[5]), tonumber(ARGV[6]))
 ";
 
 /// Keys: p, s, i, channel. Arguments: the lost epoch, a new one, now, life of the position.
@@ -101,7 +116,7 @@ if epoch == ARGV[1] then
   epoch, offset = ARGV[2], 0
   redis.call('SPUBLISH', channel, 'r')
 end
-return entries(p, s, epoch, offset, '0', 0)
+return entries(p, s, epoch, offset, '0', 0, 0)
 ";
 
 /// Keys: p, s, i, channel. Argument: a new epoch. Fences stay.
@@ -113,6 +128,30 @@ redis.call('HDEL', p, 'last')
 redis.call('HSET', p, 'epoch', ARGV[1], 'offset', '0')
 redis.call('SPUBLISH', channel, 'r')
 return 1
+";
+
+/// Keys: three of a stream. Arguments: their types, and 1 if the first one has fences. Removes what
+/// is of another type, and fences that are no numbers. Returns the names of what it has removed.
+const MEND: &str = r"
+local removed = {}
+for n, key in ipairs(KEYS) do
+  local kind = redis.call('TYPE', key).ok
+  if kind ~= 'none' and kind ~= ARGV[n] then
+    redis.call('DEL', key)
+    removed[#removed + 1] = key
+  elseif kind == 'hash' and n == 1 and ARGV[4] == '1' then
+    local all = redis.call('HGETALL', key)
+    for f = 1, #all, 2 do
+      local value = all[f + 1]
+      local bad = #value > 16 or string.find(value, '%D') or value == ''
+      if bad and string.sub(all[f], 1, 6) == 'fence:' then
+        redis.call('HDEL', key, all[f])
+        removed[#removed + 1] = key .. ' ' .. all[f]
+      end
+    end
+  end
+end
+return removed
 ";
 
 /// What the functions of presence share.
@@ -168,8 +207,8 @@ for n = 4, #ARGV do
   local nodes = leases(user)
   if next(nodes) == nil then
     arrived[#arrived + 1] = user
-    redis.call('ZADD', a, now, user)
   end
+  redis.call('ZADD', a, 'NX', now, user)
   nodes[node] = til
   store(user, nodes)
 end
@@ -227,6 +266,7 @@ pub(super) static APPENDS: LazyLock<Script> = LazyLock::new(|| Script::new(&APPE
 pub(super) static READS: LazyLock<Script> = LazyLock::new(|| script(COMMON, ENTRIES));
 pub(super) static REPLACES: LazyLock<Script> = LazyLock::new(|| script(COMMON, REPLACE));
 pub(super) static RENEWS: LazyLock<Script> = LazyLock::new(|| Script::new(RENEW));
+pub(super) static MENDS: LazyLock<Script> = LazyLock::new(|| Script::new(MEND));
 pub(super) static ENTERS: LazyLock<Script> = LazyLock::new(|| script(PRESENCE, ENTER));
 pub(super) static LEAVES: LazyLock<Script> = LazyLock::new(|| script(PRESENCE, LEAVE));
 pub(super) static EXPIRES: LazyLock<Script> = LazyLock::new(|| script(PRESENCE, EXPIRE));

@@ -6,9 +6,12 @@ use redis::{Cmd, ErrorKind, RedisResult, ServerErrorKind, Value, from_redis_valu
 
 use super::link::Link;
 use super::listener::Command;
+use super::mend::{self, OwnKeys};
 use super::{Inner, scripts, within};
 use crate::engine::feed::{Entries, Source};
-use crate::engine::{Append, EngineError, Epoch, EventId, Frame, Position, Result, Stream};
+use crate::engine::{
+    Append, EngineError, Epoch, EventId, Frame, MAX_READ, Position, Result, Stream,
+};
 
 /// The maximum number of commands that are sent at once.
 const BATCH: usize = 200;
@@ -24,7 +27,7 @@ pub(super) fn position(epoch: &str, offset: &str) -> Result<Position> {
     })
 }
 
-fn millis(duration: std::time::Duration) -> i64 {
+pub(super) fn millis(duration: std::time::Duration) -> i64 {
     i64::try_from(duration.as_millis()).unwrap_or(i64::MAX / 4)
 }
 
@@ -117,15 +120,46 @@ async fn at_once(
     Ok(values)
 }
 
+async fn send(inner: &Inner, link: &mut Link, part: &[Append]) -> Result<Vec<RedisResult<Value>>> {
+    if link.pipelines() {
+        at_once(inner, link, part).await
+    } else {
+        one_by_one(inner, link, part).await
+    }
+}
+
+/// Removes what another program has written under the keys of streams. Returns whether any frame
+/// was refused because of it.
+async fn mend_all(
+    inner: &Inner,
+    link: &mut Link,
+    part: &[Append],
+    values: &[RedisResult<Value>],
+) -> Result<bool> {
+    let mut mended: Vec<&str> = Vec::new();
+    for (append, value) in part.iter().zip(values) {
+        let stream = &append.stream;
+        if let Err(cause) = value
+            && mend::is_damage(cause)
+            && !mended.contains(&stream.name())
+        {
+            mended.push(stream.name());
+            let keys = OwnKeys::Log(inner.keys.log(stream));
+            mend::remove_foreign(link, &keys, cause).await?;
+        }
+    }
+    Ok(!mended.is_empty())
+}
+
 pub(super) async fn append(inner: &Inner, batch: &[Append]) -> Result<Vec<Position>> {
     let mut link = inner.link().await?;
     let mut positions = Vec::with_capacity(batch.len());
     for part in batch.chunks(BATCH) {
-        let values = if link.pipelines() {
-            at_once(inner, &mut link, part).await?
-        } else {
-            one_by_one(inner, &mut link, part).await?
-        };
+        let mut values = send(inner, &mut link, part).await?;
+        if mend_all(inner, &mut link, part, &values).await? {
+            // What has run is not repeated: its events are known.
+            values = send(inner, &mut link, part).await?;
+        }
         for value in values {
             let value = value.and_then(|value| Ok(from_redis_value(value)?));
             positions.push(appended(value.map_err(super::error)?)?);
@@ -161,14 +195,15 @@ fn frame(epoch: Epoch, id: &str, fields: Vec<Vec<u8>>) -> Result<Frame> {
 impl Inner {
     async fn read(&self, stream: &Stream, after: u64, max: usize) -> Result<Entries> {
         let now = (self.clock)();
+        let keys = OwnKeys::Log(self.keys.log(stream));
         let (epoch, offset, last, frames): Read = self
-            .invoke(&scripts::READS, |call| {
-                call.key(&self.keys.log(stream))
-                    .arg(Epoch::random().as_str())
+            .invoke(&scripts::READS, &keys, |call| {
+                call.arg(Epoch::random().as_str())
                     .arg(now.millis())
                     .arg(millis(stream.history.position_ttl()))
                     .arg(after)
-                    .arg(max.min(1 << 20));
+                    .arg(max.min(1 << 20))
+                    .arg(MAX_READ);
             })
             .await?;
         let top = position(&epoch, &offset)?;
@@ -186,10 +221,10 @@ impl Inner {
     }
 
     async fn replace(&self, stream: &Stream, lost: Epoch) -> Result<Position> {
+        let keys = OwnKeys::Log(self.keys.log(stream));
         let (epoch, offset, _, _): Read = self
-            .invoke(&scripts::REPLACES, |call| {
-                call.key(&self.keys.log(stream))
-                    .key(self.keys.channel(stream.name()))
+            .invoke(&scripts::REPLACES, &keys, |call| {
+                call.key(self.keys.channel(stream.name()))
                     .arg(lost.as_str())
                     .arg(Epoch::random().as_str())
                     .arg((self.clock)().millis())
@@ -210,7 +245,10 @@ impl Source for Inner {
             let closed = || EngineError::unavailable("the engine is closed");
             self.commands.send(command).map_err(|_| closed())?;
             match tokio::time::timeout(super::PATIENCE, listening).await {
-                Ok(outcome) => outcome.map_err(|_| closed())?,
+                // The connection has ended: the next one listens to all open streams.
+                Ok(outcome) => {
+                    outcome.map_err(|_| EngineError::unavailable("the server is not connected"))?
+                }
                 Err(_) => Err(EngineError::unavailable("the server does not answer")),
             }
         })

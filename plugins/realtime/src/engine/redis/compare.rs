@@ -1,0 +1,98 @@
+//! Compares streams with their tops: a server that has lost data without losing its connections is
+//! noticed.
+
+use futures_util::stream::{self, StreamExt};
+use redis::{RedisResult, Value, from_redis_value};
+
+use super::{Inner, streams, within};
+use crate::engine::feed::Source;
+use crate::engine::{EventId, Result, Stream};
+
+/// The maximum number of streams that are compared in a round.
+const COMPARED: usize = 500;
+/// The maximum number of positions of a cluster that are read at once.
+const AT_ONCE: usize = 16;
+/// A position is renewed when it is this much nearer to its end.
+pub(super) const RENEWED: i64 = 3_600_000;
+
+/// Epoch, offset, last event and instant of expiry, as the server stores them.
+type Stored = (
+    Option<String>,
+    Option<String>,
+    Option<String>,
+    Option<String>,
+);
+
+/// Compares the next streams. `compared` is the number of those that this round has had.
+///
+/// The positions are read with one message. A stream whose position is the one that its
+/// subscriptions have reached needs nothing more.
+pub(super) async fn some(inner: &Inner, compared: &mut usize) {
+    let mut open = inner.feeds.open();
+    open.sort_by(|a, b| a.name().cmp(b.name()));
+    if *compared >= open.len() {
+        *compared = 0;
+    }
+    let part: Vec<Stream> = open.into_iter().skip(*compared).take(COMPARED).collect();
+    *compared += COMPARED;
+    let Ok(positions) = positions(inner, &part).await else {
+        return;
+    };
+    for (stream, stored) in part.iter().zip(positions) {
+        if stored.is_ok_and(|stored| is_as_expected(inner, stream, stored)) {
+            continue;
+        }
+        let Ok(entries) = inner.entries(stream, u64::MAX, 0).await else {
+            return;
+        };
+        let last = entries.last.as_ref();
+        inner.feeds.compare(stream.name(), entries.top, last);
+    }
+}
+
+/// The stored positions of streams.
+async fn positions(inner: &Inner, part: &[Stream]) -> Result<Vec<RedisResult<Value>>> {
+    let mut link = inner.link().await?;
+    if part.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut commands = Vec::with_capacity(part.len());
+    for stream in part {
+        let [position, ..] = inner.keys.log(stream);
+        let mut command = redis::cmd("HMGET");
+        command
+            .arg(position)
+            .arg(&["epoch", "offset", "last", "expires"]);
+        commands.push(command);
+    }
+    if link.pipelines() {
+        let mut pipeline = redis::pipe();
+        for command in commands {
+            pipeline.add_command(command);
+        }
+        return within(link.run_all(&pipeline)).await;
+    }
+    let read = |command: redis::Cmd| {
+        let mut link = link.clone();
+        async move { link.run::<Value>(&command).await }
+    };
+    let read = stream::iter(commands).map(read);
+    Ok(read.buffered(AT_ONCE).collect().await)
+}
+
+/// Whether all subscriptions of a stream have reached its stored position, which has long to live.
+fn is_as_expected(inner: &Inner, stream: &Stream, stored: Value) -> bool {
+    let Ok((Some(epoch), Some(offset), last, Some(expires))) = from_redis_value::<Stored>(stored)
+    else {
+        return false;
+    };
+    let Ok(top) = streams::position(&epoch, &offset) else {
+        return false;
+    };
+    let life = streams::millis(stream.history.position_ttl());
+    let lives = expires
+        .parse::<i64>()
+        .is_ok_and(|expires| expires >= (inner.clock)().millis() + life - RENEWED);
+    let last = last.as_deref().and_then(EventId::new);
+    lives && inner.feeds.agree(stream.name(), top, last.as_ref())
+}

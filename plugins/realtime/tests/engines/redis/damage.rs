@@ -1,0 +1,182 @@
+//! Keys and messages that another program has written.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use linchpin_realtime::engine::{
+    Delivery, EngineError, Fence, MAX_MESSAGE, Position, Subscription,
+};
+use metrics::{
+    Counter, Gauge, Histogram, Key, KeyName, Metadata, Recorder, SharedString, Unit,
+    set_default_local_recorder,
+};
+use parking_lot::Mutex;
+
+use super::*;
+
+/// Counts faults by their reasons.
+#[derive(Default)]
+struct Faults(Mutex<HashMap<String, Arc<AtomicU64>>>);
+
+impl Faults {
+    fn of(&self, reason: &str) -> u64 {
+        let all = self.0.lock();
+        all.get(reason)
+            .map_or(0, |count| count.load(Ordering::Relaxed))
+    }
+}
+
+impl Recorder for Faults {
+    fn describe_counter(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+    fn describe_gauge(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+    fn describe_histogram(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+
+    fn register_counter(&self, key: &Key, _: &Metadata<'_>) -> Counter {
+        assert_eq!(key.name(), "linchpin_realtime_engine_faults_total");
+        let reason = key.labels().next().map_or("", |label| label.value());
+        let mut all = self.0.lock();
+        Counter::from_arc(Arc::clone(all.entry(reason.to_owned()).or_default()))
+    }
+
+    fn register_gauge(&self, _: &Key, _: &Metadata<'_>) -> Gauge {
+        Gauge::noop()
+    }
+
+    fn register_histogram(&self, _: &Key, _: &Metadata<'_>) -> Histogram {
+        Histogram::noop()
+    }
+}
+
+fn append(stream: &Stream, event: &str, fence: Option<u64>) -> Append {
+    Append {
+        stream: stream.clone(),
+        event: EventId::new(event).unwrap(),
+        frame: "{}".into(),
+        fence: fence.map(|number| Fence {
+            consumer: "relay".into(),
+            number,
+        }),
+    }
+}
+
+async fn next(live: &mut Subscription) -> Delivery {
+    live.next().await.expect("the engine is open")
+}
+
+#[tokio::test]
+async fn a_fence_that_is_no_number_is_replaced() {
+    let (redis, faults) = (single(), Faults::default());
+    let _counted = set_default_local_recorder(&faults);
+    let engine = redis.node(TestClock::default().clock()).await;
+    let wrong = ["x", "", "-1", "inf", "nan", "0x10", "99999999999999999999"];
+    for (n, value) in wrong.into_iter().enumerate() {
+        let stream = Stream::new(format!("tasks:{n}:live"), History::default());
+        let first = engine
+            .append(&[append(&stream, "1", Some(7))])
+            .await
+            .unwrap()[0];
+        redis.cli(&["HSET", &key(stream.name(), "p"), "fence:relay", value]);
+        let second = engine
+            .append(&[append(&stream, "2", Some(7))])
+            .await
+            .unwrap()[0];
+        assert_eq!(second, Position { offset: 2, ..first }, "{value}");
+        let refused = engine.append(&[append(&stream, "3", Some(6))]).await;
+        assert!(
+            matches!(refused, Err(EngineError::Fenced { seen: 7 })),
+            "{refused:?}"
+        );
+        assert_eq!(faults.of("key_replaced"), n as u64 + 1, "{value}");
+    }
+}
+
+#[tokio::test]
+async fn a_key_of_another_type_is_replaced() {
+    let (redis, faults) = (single(), Faults::default());
+    let _counted = set_default_local_recorder(&faults);
+    let engine = redis.node(TestClock::default().clock()).await;
+    for (n, part) in ["p", "s", "i"].into_iter().enumerate() {
+        let stream = Stream::new(format!("tasks:{n}:live"), History::default());
+        let other = Stream::new(format!("tasks:{n}.other:live"), History::default());
+        let mut live = engine.subscribe(&stream).await.unwrap();
+        engine
+            .append(&[append(&stream, "1", Some(7))])
+            .await
+            .unwrap();
+        assert!(matches!(next(&mut live).await, Delivery::Frame(_)));
+        redis.cli(&["SET", &key(stream.name(), part), "of another program"]);
+        let batch = [
+            append(&stream, "2", Some(7)),
+            append(&other, "2", Some(7)),
+            append(&stream, "3", Some(7)),
+        ];
+        let positions = engine.append(&batch).await.unwrap();
+        assert_eq!(positions[2].offset, positions[0].offset + 1, "{part}");
+        assert_eq!(positions[1].offset, 1, "{part}");
+        assert_eq!(faults.of("key_replaced"), n as u64 + 1, "{part}");
+        loop {
+            // With the position, its epoch is lost.
+            match next(&mut live).await {
+                Delivery::Frame(frame) if frame.position == positions[2] => break,
+                Delivery::Frame(frame) => assert_eq!(frame.position, positions[0], "{part}"),
+                Delivery::Reset { .. } => assert_eq!(part, "p"),
+                Delivery::Message(message) => panic!("{message:?}"),
+            }
+        }
+    }
+    // A read, and each key of presence.
+    let stream = Stream::new("tasks:read:live", History::default());
+    redis.cli(&["SET", &key(stream.name(), "p"), "of another program"]);
+    assert_eq!(engine.top(&stream).await.unwrap().offset, 0);
+    engine.append(&[append(&stream, "1", None)]).await.unwrap();
+    redis.cli(&["SET", &key(stream.name(), "s"), "of another program"]);
+    let slice = engine.read(&stream, 0, 9).await.unwrap();
+    assert!(slice.gap && slice.frames.is_empty());
+    for part in ["l", "z", "a"] {
+        redis.cli(&["SET", &key(stream.name(), part), "of another program"]);
+        engine.presence_enter(&stream, &["ada"]).await.unwrap();
+        engine.presence_enter(&stream, &["ada"]).await.unwrap();
+    }
+    assert_eq!(faults.of("key_replaced"), 8);
+}
+
+#[tokio::test]
+async fn a_message_that_is_too_long_or_unreadable_ends_nothing() {
+    let (redis, faults) = (single(), Faults::default());
+    let _counted = set_default_local_recorder(&faults);
+    let engine = redis.node(TestClock::default().clock()).await;
+    let stream = Stream::new("tasks:1:live", History::default());
+    let mut live = engine.subscribe(&stream).await.unwrap();
+    let publish = |channel: &str, message: &str| {
+        redis.cli(&["SPUBLISH", channel, message]);
+    };
+    let channel = format!("linchpin:{{{}}}", stream.name());
+    // The command line takes no longer arguments: the length comes from a script.
+    let long = |letter: &str, length: usize| {
+        let script = format!(
+            "return redis.call('SPUBLISH', KEYS[1], '{letter}' .. string.rep('x', {length}))"
+        );
+        redis.cli(&["EVAL", &script, "1", &channel]);
+    };
+    long("m", MAX_MESSAGE + 1);
+    long("f", (4 << 20) + 1);
+    publish(&channel, "fnot a frame");
+    publish("linchpin:nodes", "x");
+    publish(&channel, "?");
+    publish(&channel, "");
+    long("m", MAX_MESSAGE);
+    match next(&mut live).await {
+        Delivery::Message(message) => assert_eq!(message.len(), MAX_MESSAGE),
+        other => panic!("{other:?}"),
+    }
+    engine.append(&[append(&stream, "1", None)]).await.unwrap();
+    assert!(matches!(next(&mut live).await, Delivery::Frame(_)));
+    for reason in [
+        "message_too_large",
+        "frame_too_large",
+        "frame_unreadable",
+        "message_unreadable",
+    ] {
+        assert_eq!(faults.of(reason), 1, "{reason}");
+    }
+}
