@@ -9,7 +9,7 @@ use linchpin::axum::http::{HeaderMap, HeaderName, HeaderValue};
 use linchpin::{BoxFuture, Code, Error, Problem, Result};
 use sha1::{Digest, Sha1};
 
-use super::Identity;
+use super::{Identity, check_kept};
 
 /// The name of the protocol in `Sec-WebSocket-Protocol`.
 pub const PROTOCOL: &str = "linchpin.v1";
@@ -100,6 +100,7 @@ impl From<Error> for Refusal {
 /// | query parameters: no credential is read from a URL | 400 `unknown_parameter` |
 /// | an upgrade to WebSocket | 426 `upgrade_required` |
 /// | version 13 and a key of 16 bytes | 400 `validation_failed` |
+/// | the headers that the connection keeps have at most 8 KiB: neither credentials nor those about the handshake | 431 `headers_too_large` |
 /// | the node takes connections | 503 `unavailable` |
 /// | an `Origin` is allowed, and present if a cookie is the credential | 403 `origin_not_allowed` |
 /// | the credential is good, or not required | 401 `unauthorized` |
@@ -123,6 +124,7 @@ pub async fn check(request: Request<'_>, door: &dyn Door) -> Result<Accepted, Re
         });
     }
     let key = version_and_key(headers)?;
+    check_kept(headers)?;
     if let Some(seconds) = door.closed() {
         let error = Error::new(Code::Unavailable, "The server takes no connection now");
         return Err(error.retry_after(seconds).into());

@@ -264,3 +264,13 @@ async fn a_bad_version_or_key_is_refused() {
         );
     }
 }
+
+#[tokio::test]
+async fn headers_that_a_connection_would_keep_are_limited() {
+    let long = "x".repeat(9_000);
+    let refusal = refused(&OPEN, &[("x-trace", &long)]).await;
+    assert_eq!(text(&refusal), "headers_too_large ");
+    // A credential is not kept.
+    let refusal = refused(&OPEN, &[("x-user-token", &long)]).await;
+    assert_eq!(text(&refusal), "unauthorized ");
+}

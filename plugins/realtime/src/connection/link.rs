@@ -47,6 +47,10 @@ struct State {
     /// Whether anybody waits for frames to leave the queue.
     wants_room: bool,
     identity: Option<Identity>,
+    /// The number of the latest check of the identity that has begun.
+    identity_asked: u64,
+    /// The number of the check that has found the identity.
+    identity_found: u64,
     /// An identity that replaces the present one, from outside of the socket.
     refreshed: Option<Identity>,
     close: Option<Closing>,
@@ -119,6 +123,8 @@ impl Connection {
                 task: None,
                 wants_room: false,
                 identity,
+                identity_asked: 0,
+                identity_found: 0,
                 refreshed: None,
                 passed: None,
                 close: None,
@@ -302,10 +308,21 @@ impl Connection {
         same
     }
 
-    /// Replaces the identity by one with the same token, such as after a change of roles.
-    pub fn update_identity(&self, identity: Identity) {
+    /// The identity for a check of it that begins now, and the number of the check.
+    pub fn check_identity(&self) -> Option<(Identity, u64)> {
         let mut state = self.state.lock();
-        if state.identity.is_some() {
+        let identity = state.identity.clone()?;
+        state.identity_asked += 1;
+        Some((identity, state.identity_asked))
+    }
+
+    /// Replaces the identity by what a check has found, such as after a change of roles. The answer
+    /// of a check that began before the one that has found the present identity, or before the
+    /// client has authenticated again, is out of date and changes nothing.
+    pub fn update_identity(&self, check: u64, identity: Identity) {
+        let mut state = self.state.lock();
+        if check > state.identity_found {
+            state.identity_found = check;
             state.identity = Some(identity);
         }
     }
@@ -327,7 +344,10 @@ impl Connection {
     }
 
     pub(crate) fn bind(&self, identity: Identity) {
-        self.state.lock().identity = Some(identity);
+        let mut state = self.state.lock();
+        state.identity_asked += 1;
+        state.identity_found = state.identity_asked;
+        state.identity = Some(identity);
     }
 
     pub(crate) fn take_refreshed(&self) -> Option<Identity> {

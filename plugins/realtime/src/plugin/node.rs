@@ -16,6 +16,7 @@ use tokio::sync::oneshot;
 
 use super::counts::Counts;
 use crate::connection::{Connection, Limits};
+use crate::engine::faults::{self, Fault};
 use crate::engine::{Engine, NodeId, To};
 use crate::rooms::RoomHub;
 
@@ -175,6 +176,7 @@ impl Node {
         let mut controls = self.engine.controls();
         while let Some(message) = controls.next().await {
             let Ok(message) = serde_json::from_slice::<Control>(&message) else {
+                faults::count(Fault::MessageUnreadable);
                 tracing::debug!("a message of another version of the app is passed over");
                 continue;
             };
@@ -306,6 +308,24 @@ impl Drop for AddressPlace {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn a_question_leaves_nothing_behind() {
+        let asked = Asked::default();
+        let (question, answered) = asked.question();
+        assert_eq!(asked.waiting.lock().len(), 1);
+        // The client that caused it has left: its call is dropped.
+        drop(question);
+        assert!(asked.waiting.lock().is_empty());
+        assert!(answered.await.is_err());
+        // An answer that comes later than that is for nobody.
+        let (question, answered) = asked.question();
+        let answer = asked.waiting.lock().remove(&question.number).unwrap();
+        answer.send(true).unwrap();
+        drop(question);
+        assert!(answered.await.unwrap());
+        assert!(asked.waiting.lock().is_empty());
+    }
 
     #[test]
     fn an_address_has_so_many_places_and_an_ipv6_client_one_address() {

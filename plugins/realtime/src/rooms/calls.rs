@@ -128,17 +128,33 @@ impl RoomHub {
             Some(rate) => (rate.max, rate.window as f64 / 1000.0),
             None => (self.settings.limits.relays_per_second, 1.0),
         };
-        let (per_second, now) = (f64::from(most) / seconds.max(0.001), Instant::now());
-        let key = format!("{}\n{}", call.variant.name, call.room);
+        let per_second = f64::from(most) / seconds.max(0.001);
+        self.take_frame(call.entry, call.variant.name, call.room, per_second, most)
+    }
+
+    /// Counts a frame of a kind for a room under the limit of its user: an anonymous connection has
+    /// its own.
+    ///
+    /// # Errors
+    /// `rate_limited`.
+    pub(super) fn take_frame(
+        &self,
+        entry: &Entry,
+        kind: &str,
+        room: &str,
+        per_second: f64,
+        most: u32,
+    ) -> Result<()> {
+        let (key, now) = (format!("{kind}\n{room}"), Instant::now());
         let take = |relays: &mut Relays| relays.take(key, per_second, most, now);
-        let user = call.entry.state.lock().user.clone();
+        let user = entry.state.lock().user.clone();
         let taken = match user {
             Some(user) => {
                 let mut entries = self.entries.lock();
                 let of = entries.users.get_mut(&user);
                 of.is_none_or(|of| take(&mut of.relays))
             }
-            None => take(&mut call.entry.state.lock().relays),
+            None => take(&mut entry.state.lock().relays),
         };
         if taken {
             return Ok(());

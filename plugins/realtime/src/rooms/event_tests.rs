@@ -72,7 +72,10 @@ fn not_muted(actor: &Actor, event: &EntityEvent) -> bool {
     let id = event.record_id.as_deref().unwrap_or_default();
     assert!(id != "broken", "a fault of the filter");
     let of = event.after.as_ref().map(|record| record["ownerId"].clone());
-    assert_eq!(of, Some(event.payload["ownerId"].clone()));
+    match &event.payload_ref {
+        None => assert_eq!(of, Some(event.payload["ownerId"].clone())),
+        Some(record) => assert_eq!((&*record.entity, &*record.id), ("boards", id)),
+    }
     actor.id.as_deref() != Some("bob") || id != "muted"
 }
 
@@ -126,12 +129,26 @@ impl Node {
 
     /// Appends an event to the stream of an endpoint.
     async fn sends(&self, stream: &Stream, entity: &str, state: Value, before: Option<Value>) {
+        let object = |value: Value| value.as_object().cloned().unwrap();
+        let about = About {
+            entity: entity.to_owned(),
+            record: state["id"].as_str().unwrap().to_owned(),
+            state: object(state.clone()),
+            before: before.map(object),
+            deleted: false,
+            left: false,
+            quiet: false,
+        };
+        self.stores(stream, about, &state, false).await;
+    }
+
+    async fn stores(&self, stream: &Stream, about: About, payload: &Value, truncated: bool) {
+        let entity = about.entity.as_str();
         let number = {
             let mut events = self.events.lock();
             *events += 1;
             *events
         };
-        let object = |value: Value| value.as_object().cloned().unwrap();
         let event = EntityEvent {
             id: linchpin::Uuid::new_v7(),
             name: format!("{entity}.created"),
@@ -157,19 +174,11 @@ impl Node {
             frame: StoredFrame {
                 event: format!("{entity}.{number}"),
                 aliases: Vec::new(),
-                payload: RawValue::from_string(state.to_string()).unwrap(),
-                truncated: false,
+                payload: RawValue::from_string(payload.to_string()).unwrap(),
+                truncated,
                 id: event.id.to_string(),
                 at: event.at.to_string(),
-                about: Some(About {
-                    entity: entity.to_owned(),
-                    record: state["id"].as_str().unwrap().to_owned(),
-                    state: object(state),
-                    before: before.map(object),
-                    deleted: false,
-                    left: false,
-                    quiet: false,
-                }),
+                about: Some(about),
             },
         };
         let append = Append {
@@ -378,6 +387,52 @@ async fn a_filter_narrows_and_its_panic_withholds_one_event() {
     let mut back = node.open(&BOARDS, "bob", after).await.unwrap();
     back.text().await;
     assert!(back.text().await.contains("\"last\"") && back.is_quiet());
+    node.app.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_filter_sees_listed_events_as_they_are_documented() {
+    let node = node().await;
+    let mut bob = node.open(&BOARDS, "bob", Resume::Top).await.unwrap();
+    bob.text().await;
+    let stream = stream_of(&BOARDS, &[]);
+    let about = |id: &str, open: bool| About {
+        entity: Board::DESC.storage_name.to_owned(),
+        record: id.to_owned(),
+        state: [
+            ("open".to_owned(), json!(open)),
+            ("ownerId".to_owned(), json!("alice")),
+        ]
+        .into_iter()
+        .collect(),
+        before: None,
+        deleted: false,
+        left: false,
+        quiet: false,
+    };
+    // Nobody listed these two events, and they have no payload: the record leaves bob's sight.
+    for quiet in [true, false] {
+        let unlisted = About {
+            before: Some(about("b9", true).state),
+            quiet,
+            left: !quiet,
+            ..about("b9", false)
+        };
+        node.stores(&stream, unlisted, &Value::Null, false).await;
+        assert!(bob.text().await.contains("linchpin:hidden"), "{quiet}");
+    }
+    // The payload of a listed event is too large: the event has a reference to the record.
+    for id in ["muted", "large"] {
+        node.stores(&stream, about(id, true), &Value::Null, true)
+            .await;
+    }
+    let text = bob.text().await;
+    assert!(
+        text.contains(r#"{"truncated":true,"entity":"boards","id":"large"}"#),
+        "{text}"
+    );
+    assert!(bob.is_quiet());
+    assert_eq!(bob.meter.read().filter_failures, 0);
     node.app.stop().await.unwrap();
 }
 

@@ -15,6 +15,7 @@ use super::placed::Placed;
 use super::stored::Passing;
 use crate::channel::RoomName;
 use crate::connection::{Class, Connection, flush_all};
+use crate::engine::faults::{self, Fault};
 use crate::engine::{self, Delivery, Stream};
 use crate::protocol::{Position, ResetReason, ServerFrame};
 use crate::sse;
@@ -249,8 +250,10 @@ impl Live {
         match delivery {
             Delivery::Frame(frame) => self.frame(&self.place(&frame, outbound_bytes), due),
             Delivery::Message(message) => {
-                if let Some(passing) = Passing::decode(&message) {
-                    self.pass(&passing, due);
+                match Passing::decode(&message) {
+                    Some(passing) => self.pass(&passing, due),
+                    // A newer version of the app, or another program.
+                    None => faults::count(Fault::MessageUnreadable),
                 }
                 Vec::new()
             }

@@ -127,9 +127,7 @@ impl RoomHub {
                 continue;
             };
             let Some(code) = code else {
-                if let Some(hub) = self.me.upgrade() {
-                    tokio::spawn(async move { hub.check_rights(&entry).await });
-                }
+                self.check_soon(entry);
                 continue;
             };
             if self.leave(&entry, &live.room) {

@@ -6,6 +6,9 @@
 
 mod calls;
 mod carrier;
+mod due;
+#[cfg(test)]
+mod due_tests;
 #[cfg(test)]
 mod event_tests;
 mod events;
@@ -38,13 +41,16 @@ use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
 use self::calls::Readers;
+use self::due::Due;
 use self::guards::Guards;
 use self::live::Live;
 use self::members::Lives;
 use self::presence::Presences;
 use self::users::{Relays, Users, Who};
 use crate::channel::{Declared, Rooms};
-use crate::connection::{Connection, Hub, Identity, Joined, Kind, Limits, Outcome, TokenBucket};
+use crate::connection::{
+    Connection, Hub, Identity, Joined, Kind, Limits, Outcome, TokenBucket, kept,
+};
 use crate::engine::Engine;
 use crate::plugin::AddressPlace;
 use crate::protocol::{Close, EventCall, Position, ServerFrame};
@@ -86,8 +92,10 @@ pub struct RoomHub {
     readers: Readers,
     lives: Lives,
     presences: Presences,
+    due: Due,
     entries: Mutex<Entries>,
-    /// Places for replays. Each may have hundreds of frames in memory.
+    /// Places for replays. Each reads at most [`MAX_READ`](crate::engine::MAX_READ) bytes, or one
+    /// longer frame: together 16 MiB, whatever the number of clients that come back at once is.
     replays: Semaphore,
 }
 
@@ -107,7 +115,7 @@ struct Entry {
     /// The path of its endpoint.
     endpoint: String,
     address: Option<IpAddr>,
-    /// The headers of its handshake that providers of context values may read.
+    /// The headers of its handshake that providers of context values may read: at most 8 KiB.
     headers: HeaderMap,
     state: Mutex<EntryState>,
     /// The place among the anonymous connections of its address, until the caller is known.
@@ -164,6 +172,7 @@ impl RoomHub {
             readers,
             lives: Lives::default(),
             presences: Presences::default(),
+            due: Due::default(),
             entries: Mutex::default(),
             replays: Semaphore::new(REPLAYS),
             settings,
@@ -260,7 +269,7 @@ impl RoomHub {
 
     /// The caller of a connection as of now. A session that has ended ends the connection.
     async fn actor(&self, entry: &Entry, used: CredentialUse) -> Result<Arc<Actor>> {
-        let Some(identity) = entry.connection.identity() else {
+        let Some((identity, check)) = entry.connection.check_identity() else {
             return Ok(Arc::new(Actor::anonymous()));
         };
         let Some(credentials) = &self.settings.credentials else {
@@ -269,9 +278,7 @@ impl RoomHub {
         match credentials.again(&identity, used).await? {
             Some(now) => {
                 let actor = Arc::clone(&now.actor);
-                if !Arc::ptr_eq(&actor, &identity.actor) {
-                    entry.connection.update_identity(now);
-                }
+                entry.connection.update_identity(check, now);
                 Ok(actor)
             }
             None => {
@@ -298,38 +305,6 @@ impl RoomHub {
 fn carriers(declared: &Declared) -> impl Iterator<Item = Carrier> + '_ {
     let channels = declared.channels().iter().copied().map(Carrier::Channel);
     channels.chain(declared.endpoints().iter().copied().map(Carrier::Endpoint))
-}
-
-/// The headers that are kept for the life of a connection: no credentials, and nothing about the
-/// handshake itself.
-///
-/// Names and values are copied. Those of a request share the buffer in which the whole request was
-/// read, and would keep it alive.
-fn kept(headers: &HeaderMap) -> HeaderMap {
-    use linchpin::axum::http::{HeaderName, HeaderValue};
-    const LEFT_OUT: [&str; 8] = [
-        "authorization",
-        "cookie",
-        "x-user-token",
-        "connection",
-        "upgrade",
-        "accept-encoding",
-        "cache-control",
-        "pragma",
-    ];
-    let is_kept = |name: &HeaderName| {
-        let name = name.as_str();
-        !LEFT_OUT.contains(&name) && !name.starts_with("sec-")
-    };
-    // A map that grows has place for eight headers, which most connections do not have.
-    let mut all = HeaderMap::with_capacity(headers.keys().filter(|name| is_kept(name)).count());
-    for (name, value) in headers.iter().filter(|(name, _)| is_kept(name)) {
-        let name = HeaderName::from_bytes(name.as_str().as_bytes());
-        if let (Ok(name), Ok(value)) = (name, HeaderValue::from_bytes(value.as_bytes())) {
-            all.append(name, value);
-        }
-    }
-    all
 }
 
 impl std::fmt::Debug for RoomHub {
@@ -402,6 +377,7 @@ impl Hub for RoomHub {
         let Some(entry) = self.entries.lock().all.remove(connection.id()) else {
             return;
         };
+        self.due.remove(connection.id());
         let (rooms, user) = {
             let mut state = entry.state.lock();
             (std::mem::take(&mut state.rooms), state.user.take())

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use bytes::Bytes;
-use linchpin::event::Payload;
+use linchpin::event::{Payload, RecordRef};
 use linchpin::{ActorRef, EntityEvent, Error, Result, Timestamp, Uuid};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -89,7 +89,10 @@ impl Origin {
             route: Cow::Owned(self.route),
             record_id: Some(about.record.clone()),
             payload: Payload::from(payload),
-            payload_ref: None,
+            payload_ref: frame.truncated.then(|| RecordRef {
+                entity: Cow::Owned(about.entity.clone()),
+                id: about.record.clone(),
+            }),
             before,
             after,
             actor: ActorRef {

@@ -26,6 +26,9 @@ pub(super) struct Placed {
     pub(super) record: Option<(String, String)>,
     /// The event, for the filter of an endpoint.
     event: Option<EntityEvent>,
+    /// It has no payload: nobody listed the event, or its record has left the partition. At most it
+    /// hides a record.
+    unlisted: bool,
     /// Nobody may see it: its record cannot be judged.
     withheld: bool,
     /// The room's own record is gone.
@@ -45,7 +48,8 @@ pub(super) struct Shown {
 
 impl Placed {
     /// Whether the filter of the endpoint admits the event for a connection. A filter that panics
-    /// withholds the event from this connection only.
+    /// withholds the event from this connection only. It sees listed events only: that a record is
+    /// out of sight now is told without it.
     pub(super) fn passes(&self, carrier: Carrier, connection: &Connection) -> bool {
         let Carrier::Endpoint(endpoint) = carrier else {
             return true;
@@ -53,6 +57,9 @@ impl Placed {
         let Some(filter) = endpoint.filter else {
             return true;
         };
+        if self.unlisted {
+            return true;
+        }
         // Without its event the filter cannot decide.
         let Some(event) = &self.event else {
             return false;
@@ -86,6 +93,7 @@ impl Live {
             subject: None,
             record: None,
             event: None,
+            unlisted: false,
             withheld: false,
             ends_room: false,
             rechecks: false,
@@ -116,6 +124,7 @@ impl Live {
             let of = of.filter(|of| is_own && about.entity == of.storage_name);
             placed.ends_room = of.is_some() && about.deleted;
             let changed = of.is_some() && !about.deleted && about.before.is_some();
+            placed.unlisted = about.quiet || about.left;
             if about.quiet {
                 placed.frames = Vec::new();
             }

@@ -1,33 +1,81 @@
 //! Who is in a room, over all nodes.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use futures_util::stream::{self, StreamExt};
 use linchpin::{ActorKind, Error, Result, Timestamp};
 use parking_lot::Mutex;
-use tokio::task::AbortHandle;
+use tokio::runtime::Handle;
+use tokio::time::Instant;
 
 use super::live::Live;
 use super::stored::Passing;
 use super::{Entry, RoomHub};
 use crate::connection::Connection;
+use crate::engine::Attendance;
 use crate::protocol::{NOT_SUBSCRIBED, PresenceList, ServerFrame};
 
 /// How long a user may be away before the others are told.
 const GRACE: Duration = Duration::from_secs(5);
+/// Rooms whose leases are renewed with one call of the engine.
+const RENEWED: usize = 100;
+/// Rooms whose members are told of changes at the same time.
+const TOLD: usize = 16;
 /// The most users of a snapshot.
 const MOST_USERS: usize = 500;
 
-/// The users in the rooms of this node, by stream and then by user.
+/// The users in the rooms of this node.
 #[derive(Default)]
-pub(super) struct Presences(Mutex<HashMap<String, HashMap<String, Here>>>);
+pub(super) struct Presences(Mutex<State>);
+
+#[derive(Default)]
+struct State {
+    /// By stream and then by user.
+    rooms: HashMap<String, HashMap<String, Here>>,
+    /// The graces that run, the oldest first: at most one for each user of a room.
+    leaving: BTreeMap<u64, Leaving>,
+    /// The number of the next grace.
+    next: u64,
+    /// Whether a task waits for the end of the oldest one.
+    is_watched: bool,
+}
 
 #[derive(Default)]
 struct Here {
     connections: usize,
-    /// The end of the grace, while no connection is left.
-    leaving: Option<AbortHandle>,
+    /// The number of its grace, while no connection is left.
+    leaving: Option<u64>,
+}
+
+/// A user whose last connection has left a room.
+struct Leaving {
+    until: Instant,
+    live: Arc<Live>,
+    user: String,
+}
+
+impl State {
+    /// The users of rooms whose grace is over. They are forgotten.
+    fn gone(&mut self, now: Instant) -> Vec<(Arc<Live>, Vec<String>)> {
+        let mut gone: HashMap<String, (Arc<Live>, Vec<String>)> = HashMap::new();
+        while let Some(oldest) = self.leaving.first_entry()
+            && oldest.get().until <= now
+        {
+            let Leaving { live, user, .. } = oldest.remove();
+            let name = live.stream.name();
+            if let Some(room) = self.rooms.get_mut(name) {
+                room.remove(&user);
+                if room.is_empty() {
+                    self.rooms.remove(name);
+                }
+            }
+            let of = gone.entry(name.to_owned());
+            of.or_insert_with(|| (live, Vec::new())).1.push(user);
+        }
+        gone.into_values().collect()
+    }
 }
 
 /// The users of a room.
@@ -53,14 +101,16 @@ impl RoomHub {
         if let Some(user) = user_of(entry) {
             let is_first = {
                 let mut all = self.presences.0.lock();
-                let room = all.entry(live.stream.name().to_owned()).or_default();
+                let room = all.rooms.entry(live.stream.name().to_owned()).or_default();
                 let here = room.entry(user.clone()).or_default();
                 here.connections += 1;
                 let leaving = here.leaving.take();
-                if let Some(leaving) = &leaving {
-                    leaving.abort();
+                if let Some(leaving) = leaving {
+                    all.leaving.remove(&leaving);
+                    false
+                } else {
+                    here.connections == 1
                 }
-                here.connections == 1 && leaving.is_none()
             };
             if is_first {
                 self.enter(live, &[&user]).await;
@@ -115,76 +165,98 @@ impl RoomHub {
         let Some(user) = user_of(entry) else {
             return;
         };
-        let mut all = self.presences.0.lock();
-        let room = all.get_mut(live.stream.name());
+        let Ok(runtime) = Handle::try_current() else {
+            // The process ends; the lease runs out.
+            return;
+        };
+        let all = &mut *self.presences.0.lock();
+        let room = all.rooms.get_mut(live.stream.name());
         let Some(here) = room.and_then(|room| room.get_mut(&user)) else {
             return;
         };
         here.connections = here.connections.saturating_sub(1);
-        if here.connections > 0 {
+        if here.connections > 0 || here.leaving.is_some() {
             return;
         }
-        let Ok(runtime) = tokio::runtime::Handle::try_current() else {
-            // The process ends; the lease runs out.
-            return;
+        here.leaving = Some(all.next);
+        let leaving = Leaving {
+            until: Instant::now() + GRACE,
+            live: Arc::clone(live),
+            user,
         };
-        let (me, live) = (Weak::clone(&self.me), Arc::clone(live));
-        let task = runtime.spawn(async move {
-            tokio::time::sleep(GRACE).await;
-            let Some(hub) = me.upgrade() else { return };
-            hub.gone(&live, &user).await;
-        });
-        here.leaving = Some(task.abort_handle());
+        all.leaving.insert(all.next, leaving);
+        all.next += 1;
+        if !std::mem::replace(&mut all.is_watched, true) {
+            let me = Weak::clone(&self.me);
+            runtime.spawn(async move { watch_leaving(&me).await });
+        }
     }
 
-    /// The grace of a user has passed.
-    async fn gone(&self, live: &Live, user: &str) {
-        {
-            let mut all = self.presences.0.lock();
-            let Some(room) = all.get_mut(live.stream.name()) else {
-                return;
-            };
-            match room.get(user) {
-                Some(here) if here.connections == 0 => room.remove(user),
-                _ => return,
-            };
-            if room.is_empty() {
-                all.remove(live.stream.name());
-            }
-        }
-        let engine = &self.settings.engine;
-        match engine.presence_leave(&live.stream, &[user]).await {
-            Ok(left) => {
-                for user in left {
-                    self.tell(live, &Passing::Leave { user }).await;
+    /// The end of the oldest grace; `None` if there is none, and then nobody watches any more.
+    fn next_end(&self) -> Option<Instant> {
+        let mut all = self.presences.0.lock();
+        let oldest = all.leaving.first_key_value();
+        let until = oldest.map(|(_, leaving)| leaving.until);
+        all.is_watched = until.is_some();
+        until
+    }
+
+    /// Tells of the users whose grace is over.
+    async fn tell_gone(&self) {
+        let gone = self.presences.0.lock().gone(Instant::now());
+        let told = stream::iter(gone);
+        told.for_each_concurrent(TOLD, async |(live, users)| {
+            let users: Vec<&str> = users.iter().map(String::as_str).collect();
+            let engine = &self.settings.engine;
+            match engine.presence_leave(&live.stream, &users).await {
+                Ok(left) => {
+                    for user in left {
+                        self.tell(&live, &Passing::Leave { user }).await;
+                    }
                 }
+                // The leases run out, and another node tells it.
+                Err(error) => tracing::debug!(%error, "a departure is not recorded"),
             }
-            // The lease runs out, and another node tells it.
-            Err(error) => tracing::debug!(%error, "a departure is not recorded"),
-        }
+        })
+        .await;
     }
 
     /// Renews the leases of this node, and tells of users whose leases have run out.
     pub(super) async fn renew_presence(&self) {
-        for live in self.live_rooms() {
-            if !live.carrier.presence() {
-                continue;
-            }
-            live.forget_named();
-            let users: Vec<String> = {
+        let rooms = self.live_rooms();
+        let rooms: Vec<_> = rooms
+            .into_iter()
+            .filter(|live| live.carrier.presence())
+            .collect();
+        for part in rooms.chunks(RENEWED) {
+            let attendance = |live: &Arc<Live>| {
+                live.forget_named();
                 let all = self.presences.0.lock();
-                let room = all.get(live.stream.name()).into_iter();
-                room.flat_map(HashMap::keys).cloned().collect()
-            };
-            let users: Vec<&str> = users.iter().map(String::as_str).collect();
-            if !users.is_empty() {
-                self.enter(&live, &users).await;
-            }
-            if let Ok(left) = self.settings.engine.presence_expire(&live.stream).await {
-                for user in left {
-                    self.tell(&live, &Passing::Leave { user }).await;
+                let room = all.rooms.get(live.stream.name()).into_iter();
+                Attendance {
+                    stream: live.stream.clone(),
+                    users: room.flat_map(HashMap::keys).cloned().collect(),
                 }
-            }
+            };
+            let all: Vec<Attendance> = part.iter().map(attendance).collect();
+            let changes = match self.settings.engine.presence_renew(&all).await {
+                Ok(changes) => changes,
+                Err(error) => {
+                    // The next renewal repeats it.
+                    tracing::debug!(%error, "presence is not recorded");
+                    return;
+                }
+            };
+            let told = stream::iter(part.iter().zip(changes));
+            told.for_each_concurrent(TOLD, async |(live, changes)| {
+                for user in changes.arrived {
+                    self.tell(live, &Passing::Join { user }).await;
+                }
+                for user in changes.left {
+                    self.tell(live, &Passing::Leave { user }).await;
+                }
+            })
+            .await;
         }
     }
 
@@ -200,11 +272,26 @@ impl RoomHub {
         let live = live
             .filter(|live| live.carrier.presence())
             .ok_or_else(|| Error::new(NOT_SUBSCRIBED, "Not in such a room with presence"))?;
+        // A snapshot costs the engine more than a frame that is relayed. No variant has this name.
+        let most = self.settings.limits.relays_per_second;
+        self.take_frame(&entry, "", room, f64::from(most), most)?;
         let present = self.snapshot(&live).await?;
         let list = PresenceList {
             users: &present.users,
             count: present.count,
         };
         Ok(ServerFrame::presence(room, list, reference))
+    }
+}
+
+/// Waits for the end of each grace, until none runs.
+async fn watch_leaving(hub: &Weak<RoomHub>) {
+    loop {
+        let Some(until) = hub.upgrade().and_then(|hub| hub.next_end()) else {
+            return;
+        };
+        tokio::time::sleep_until(until).await;
+        let Some(hub) = hub.upgrade() else { return };
+        hub.tell_gone().await;
     }
 }

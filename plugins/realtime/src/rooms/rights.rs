@@ -21,7 +21,7 @@ use crate::engine::{self, RENEWAL};
 use crate::protocol::ResetReason;
 
 /// Connections that are checked at the same time, and changes of credentials that are followed so.
-const CHECKS: usize = 32;
+pub(super) const CHECKS: usize = 32;
 const CHANGES: usize = 16;
 
 impl RoomHub {

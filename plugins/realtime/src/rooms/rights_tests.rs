@@ -19,7 +19,7 @@ impl Node {
         let entry = self.hub.entry("1").unwrap();
         self.hub.check_rights(&entry).await;
         // The earlier identity, for the next change.
-        entry.connection.update_identity(credential("bob"));
+        entry.connection.bind(credential("bob"));
     }
 }
 
@@ -136,5 +136,30 @@ async fn an_earlier_check_that_ends_later_changes_nothing() {
     node.card("c1", "alice", false).await;
     node.card("c2", "bob", false).await;
     assert_eq!(soon(&bob).await, "created 2");
+    node.app.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn an_earlier_answer_about_a_session_replaces_no_later_one() {
+    let node = node().await;
+    let bob = connect(&node, "1", "bob");
+    let entry = node.hub.entry("1").unwrap();
+    let user = || bob.identity().and_then(|who| who.actor.id.clone());
+    for later in ["a check", "a token"] {
+        *node.sessions.acting.lock() = Some(("bob", "alice"));
+        let answer = Arc::new(Notify::new());
+        *node.sessions.late.lock() = Some(Arc::clone(&answer));
+        let mut early = Box::pin(node.hub.check_rights(&entry));
+        let waits = poll_fn(|cx| Poll::Ready(early.as_mut().poll(cx).is_pending()));
+        assert!(waits.await, "the session is not known yet");
+        *node.sessions.acting.lock() = None;
+        match later {
+            "a check" => node.hub.check_rights(&entry).await,
+            _ => bob.bind(credential("bob")),
+        }
+        answer.notify_one();
+        early.await;
+        assert_eq!(user().as_deref(), Some("bob"), "{later}");
+    }
     node.app.stop().await.unwrap();
 }

@@ -1,8 +1,10 @@
 //! Rooms of an app with its own policies, over the memory engine.
 
 mod sight;
+mod spellings;
 mod users;
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -84,7 +86,9 @@ static BOARDS: Package = package!(
         entity(Board),
         entity(Card, [PUBLISH]),
         entity(Chore),
-        entity(Notice)
+        entity(Notice),
+        entity(spellings::Lane),
+        entity(spellings::Ticket)
     ]
 );
 
@@ -164,8 +168,17 @@ pub(super) struct Sessions {
     pub(super) acting: Arc<Mutex<Option<(&'static str, &'static str)>>>,
     /// The next answer is given as late as this is notified.
     pub(super) late: Arc<Mutex<Option<Arc<Notify>>>>,
+    /// The checks of sessions that have begun.
+    checks: Arc<AtomicUsize>,
     pub(super) feed: CredentialFeed,
     found: Arc<OnceLock<(RouteCaller, Adapters)>>,
+}
+
+impl Sessions {
+    /// The number of checks of sessions so far.
+    pub(super) fn checks(&self) -> usize {
+        self.checks.load(Ordering::Relaxed)
+    }
 }
 
 pub(super) fn credential(user: &str) -> Credential {
@@ -208,6 +221,7 @@ impl Credentials for Sessions {
         earlier: &'a Credential,
         _: CredentialUse,
     ) -> BoxFuture<'a, Result<Option<Credential>>> {
+        self.checks.fetch_add(1, Ordering::Relaxed);
         let user = earlier.actor.id.clone().unwrap_or_default();
         let stands = !self.ended.lock().contains(&user);
         let stuck = self.stuck.lock().contains(&user.as_str());
@@ -281,7 +295,9 @@ pub(crate) async fn node() -> Node {
         declared: super::event_tests::endpoints(
             Declared::default()
                 .channel::<BoardLive>()
-                .channel::<ChoreLive>(),
+                .channel::<ChoreLive>()
+                .channel::<spellings::LaneLive>()
+                .channel::<spellings::TicketLive>(),
         ),
         caller,
         credentials: Some(Arc::new(sessions.clone())),

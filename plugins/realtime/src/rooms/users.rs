@@ -127,7 +127,7 @@ impl Users {
     }
 }
 
-/// What a caller may still relay, by variant and room.
+/// What a caller may still relay, by variant and room, and its requests for presence by room.
 #[derive(Default)]
 pub(super) struct Relays(HashMap<String, Relay>);
 

@@ -5,7 +5,7 @@ use linchpin::axum::http::header::{CACHE_CONTROL, HeaderName, HeaderValue, ORIGI
 use linchpin::{Code, Error, Result};
 
 use super::accept::admits_event_stream;
-use crate::connection::{Door, Identity, Without};
+use crate::connection::{Door, Identity, Without, check_kept};
 use crate::protocol::Position;
 
 /// A request for a stream.
@@ -43,6 +43,7 @@ pub struct Opened {
 /// |---|---|
 /// | the node takes connections | 503 `unavailable` |
 /// | `Accept` admits `text/event-stream` | 406 `not_acceptable` |
+/// | the headers that the connection keeps have at most 8 KiB: neither credentials nor those about the request | 431 `headers_too_large` |
 /// | with a cookie as the credential, an `Origin` is allowed; without one, the page is not of another site (`Sec-Fetch-Site`) | 403 `origin_not_allowed` |
 /// | the credential is good, or not required | 401 `unauthorized` |
 /// | not too many connections | 429 `rate_limited` |
@@ -61,6 +62,7 @@ pub async fn check(request: SseRequest<'_>, door: &dyn Door) -> Result<Opened> {
             "This path answers `text/event-stream` only",
         ));
     }
+    check_kept(headers)?;
     let by_cookie = door.by_cookie(headers);
     let origins = headers.get_all(ORIGIN).iter();
     let foreign = |origin: &HeaderValue| {

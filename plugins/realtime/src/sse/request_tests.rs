@@ -101,6 +101,10 @@ async fn the_first_check_that_fails_is_the_answer() {
     door.closed = false;
     assert_eq!(code(door, "", &headers).await, "not_acceptable");
     headers[0].1 = "text/event-stream";
+    let long = "x".repeat(9_000);
+    headers.push(("x-trace", &long));
+    assert_eq!(code(door, "", &headers).await, "headers_too_large");
+    headers.pop();
     assert_eq!(code(door, "", &headers).await, "origin_not_allowed");
     headers[1].1 = "https://app.example";
     assert_eq!(code(door, "", &headers).await, "unauthorized");

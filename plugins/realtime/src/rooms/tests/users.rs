@@ -79,3 +79,77 @@ async fn another_connection_begins_with_what_is_left_of_the_limits() {
     node.hub.entries.lock().users.forget_idle(limits, now);
     assert!(node.hub.entries.lock().users.is_empty());
 }
+
+#[tokio::test]
+async fn requests_for_presence_are_counted_for_each_user_and_room() {
+    let node = node().await;
+    tokio::time::pause();
+    let (first, second) = (connect(&node, "1", "alice"), connect(&node, "2", "alice"));
+    let bob = connect(&node, "3", "bob");
+    let (room, other) = ("boards:b1:live", "boards:b2:live");
+    for connection in [&first, &second, &bob] {
+        assert_eq!(node.join(connection, room).await, "Fresh");
+    }
+    assert_eq!(node.join(&first, other).await, "Fresh");
+    let present = async |connection, room| match node.hub.presence(connection, room, None).await {
+        Ok(_) => "",
+        Err(error) => error.code().as_str(),
+    };
+    for n in 0..node.hub.settings.limits.relays_per_second {
+        let connection = if n % 2 == 0 { &first } else { &second };
+        assert_eq!(present(connection, room).await, "");
+    }
+    for connection in [&first, &second] {
+        assert_eq!(present(connection, room).await, "rate_limited");
+    }
+    assert_eq!(present(&bob, room).await, "", "another user");
+    assert_eq!(present(&first, other).await, "", "another room");
+    tokio::time::sleep(Duration::from_millis(101)).await;
+    assert_eq!(present(&second, room).await, "");
+    assert_eq!(present(&first, room).await, "rate_limited");
+}
+
+#[tokio::test]
+async fn users_who_leave_at_once_need_one_task() {
+    let node = node().await;
+    let room = "boards:b1:live";
+    let watcher = connect(&node, "watcher", "watcher");
+    node.join(&watcher, room).await;
+    let members: Vec<_> = (0..50)
+        .map(|n| connect(&node, &format!("{n}"), &format!("user {n}")))
+        .collect();
+    for member in &members {
+        node.join(member, room).await;
+    }
+    tokio::time::pause();
+    let tasks = || {
+        tokio::runtime::Handle::current()
+            .metrics()
+            .num_alive_tasks()
+    };
+    let before = tasks();
+    for member in &members {
+        node.hub.ended(member);
+    }
+    assert_eq!(tasks(), before + 1);
+    // One of them comes back within the grace.
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    let back = connect(&node, "back", "user 7");
+    node.join(&back, room).await;
+    while !told(&watcher).is_empty() {}
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    let mut left = Vec::new();
+    loop {
+        match told(&watcher) {
+            last if last.is_empty() => break,
+            last => left.push(last),
+        }
+    }
+    assert_eq!(left.len(), 49, "{left:?}");
+    assert!(left.iter().all(|told| told.starts_with("presence_leave")));
+    assert_eq!(tasks(), before);
+    // The next one who leaves is noticed, too.
+    node.hub.ended(&back);
+    tokio::time::sleep(Duration::from_secs(6)).await;
+    assert_eq!(told(&watcher), "presence_leave user 7");
+}

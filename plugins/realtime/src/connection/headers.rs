@@ -1,0 +1,107 @@
+//! The headers that are kept for the life of a connection.
+
+use linchpin::axum::http::{HeaderMap, HeaderName, HeaderValue};
+use linchpin::{Code, Error, Result};
+
+/// The most bytes of names and values that are kept. The server accepts 64 KiB for each request,
+/// which is too much for as long as a connection lives: 20 000 connections would hold over 1 GiB.
+const MOST_KEPT: usize = 8 << 10;
+
+/// Headers that no later check reads: credentials, and what is about the handshake, its transport or
+/// its conditions, or tells a browser how to show a page.
+const LEFT_OUT: [&str; 26] = [
+    "authorization",
+    "cookie",
+    "proxy-authorization",
+    "x-user-token",
+    "accept-encoding",
+    "cache-control",
+    "connection",
+    "content-length",
+    "content-type",
+    "dnt",
+    "expect",
+    "idempotency-key",
+    "if-match",
+    "if-modified-since",
+    "if-none-match",
+    "if-range",
+    "if-unmodified-since",
+    "last-event-id",
+    "pragma",
+    "range",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+    "upgrade-insecure-requests",
+    "x-request-id",
+];
+
+fn is_kept(name: &HeaderName) -> bool {
+    let name = name.as_str();
+    !LEFT_OUT.contains(&name) && !name.starts_with("sec-")
+}
+
+/// Refuses a request whose kept headers are too long.
+///
+/// # Errors
+/// 431 `headers_too_large`.
+pub(crate) fn check_kept(headers: &HeaderMap) -> Result<()> {
+    let kept = headers.iter().filter(|(name, _)| is_kept(name));
+    let bytes: usize = kept
+        .map(|(name, value)| name.as_str().len() + value.len())
+        .sum();
+    if bytes <= MOST_KEPT {
+        return Ok(());
+    }
+    Err(Error::new(
+        Code::Other(431, "headers_too_large"),
+        "The headers are too long for a connection that stays",
+    ))
+}
+
+/// The headers that providers of context values and middleware may read later.
+///
+/// Names and values are copied. Those of a request share the buffer in which the whole request was
+/// read, and would keep it alive.
+pub(crate) fn kept(headers: &HeaderMap) -> HeaderMap {
+    // A map that grows has place for eight headers, which most connections do not have.
+    let mut all = HeaderMap::with_capacity(headers.keys().filter(|name| is_kept(name)).count());
+    for (name, value) in headers.iter().filter(|(name, _)| is_kept(name)) {
+        let name = HeaderName::from_bytes(name.as_str().as_bytes());
+        if let (Ok(name), Ok(value)) = (name, HeaderValue::from_bytes(value.as_bytes())) {
+            all.append(name, value);
+        }
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(all: &[(&'static str, usize)]) -> HeaderMap {
+        let value = |length| HeaderValue::from_str(&"x".repeat(length)).unwrap();
+        let all = all.iter();
+        all.map(|(name, length)| (HeaderName::from_static(name), value(*length)))
+            .collect()
+    }
+
+    #[test]
+    fn a_connection_keeps_few_bytes_and_no_credential() {
+        let long = headers(&[
+            ("cookie", 60_000),
+            ("authorization", 5_000),
+            ("sec-websocket-protocol", 5_000),
+            ("if-none-match", 5_000),
+            ("x-trace", MOST_KEPT - 7),
+        ]);
+        assert!(check_kept(&long).is_ok(), "at the limit");
+        let names: Vec<String> = kept(&long).keys().map(ToString::to_string).collect();
+        assert_eq!(names, ["x-trace"]);
+        let longer = headers(&[("x-trace", MOST_KEPT - 6)]);
+        let refused = check_kept(&longer).unwrap_err();
+        assert_eq!(refused.code(), Code::Other(431, "headers_too_large"));
+    }
+}

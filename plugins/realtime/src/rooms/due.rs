@@ -1,0 +1,124 @@
+//! Connections whose rights are checked again soon: each waits at most once, and a bounded number
+//! of them is checked at the same time.
+
+use std::collections::{BTreeMap, HashMap};
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+
+use futures_util::FutureExt;
+use parking_lot::Mutex;
+
+use super::rights::CHECKS;
+use super::{Entry, RoomHub};
+use crate::protocol::Close;
+
+/// The connections that wait for a check of their rights, the longest wait first. There are at most
+/// as many as connections of the node, whatever the number of changes is.
+#[derive(Default)]
+pub(super) struct Due(Mutex<State>);
+
+#[derive(Default)]
+struct State {
+    /// The number of the next connection that begins to wait.
+    next: u64,
+    waiting: BTreeMap<u64, Arc<Entry>>,
+    /// The numbers of the connections that wait, by their ids.
+    numbers: HashMap<Arc<str>, u64>,
+    /// The tasks that check, at most [`CHECKS`].
+    workers: usize,
+}
+
+impl State {
+    fn remove(&mut self, id: &str) {
+        if let Some(number) = self.numbers.remove(id) {
+            self.waiting.remove(&number);
+        }
+    }
+}
+
+impl Due {
+    /// Has a connection wait, if it does not wait already. Returns whether a further worker is
+    /// needed; it is counted already.
+    fn add(&self, entry: Arc<Entry>) -> bool {
+        let mut state = self.0.lock();
+        let id = Arc::clone(entry.connection.shared_id());
+        if state.numbers.contains_key(&id) {
+            return false;
+        }
+        let number = state.next;
+        state.next += 1;
+        state.numbers.insert(id, number);
+        state.waiting.insert(number, entry);
+        let needed = state.workers < CHECKS;
+        state.workers += usize::from(needed);
+        needed
+    }
+
+    /// A connection has ended.
+    pub(super) fn remove(&self, id: &str) {
+        self.0.lock().remove(id);
+    }
+
+    /// The number of connections that wait.
+    #[cfg(test)]
+    pub(super) fn waiting(&self) -> usize {
+        let state = self.0.lock();
+        assert_eq!(state.waiting.len(), state.numbers.len());
+        state.waiting.len()
+    }
+}
+
+/// A task that checks connections until none waits.
+struct Worker {
+    hub: Arc<RoomHub>,
+    ended: bool,
+}
+
+impl Worker {
+    /// The connection that has waited longest; the worker ends without one.
+    fn next(&mut self) -> Option<Arc<Entry>> {
+        let mut state = self.hub.due.0.lock();
+        match state.waiting.pop_first() {
+            Some((_, entry)) => {
+                state.numbers.remove(entry.connection.id());
+                Some(entry)
+            }
+            None => {
+                state.workers -= 1;
+                self.ended = true;
+                None
+            }
+        }
+    }
+
+    async fn run(mut self) {
+        while let Some(entry) = self.next() {
+            let check = AssertUnwindSafe(self.hub.check_rights(&entry));
+            if check.catch_unwind().await.is_err() {
+                tracing::error!("a check of the rights of a connection has panicked");
+                // Nobody knows what it may see now.
+                entry.connection.close(Close::Internal);
+            }
+        }
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        if !self.ended {
+            // The runtime ends.
+            self.hub.due.0.lock().workers -= 1;
+        }
+    }
+}
+
+impl RoomHub {
+    /// Checks the rights of a connection soon. A connection that waits already waits once.
+    pub(super) fn check_soon(&self, entry: Arc<Entry>) {
+        if self.due.add(entry)
+            && let Some(hub) = self.me.upgrade()
+        {
+            tokio::spawn(Worker { hub, ended: false }.run());
+        }
+    }
+}
