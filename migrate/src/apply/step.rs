@@ -59,9 +59,7 @@ impl Run<'_> {
             };
             self.session.rollback().await;
             match failure {
-                Failure::Database(error)
-                    if error.fault == SchemaFault::LockTimeout && attempt < attempts =>
-                {
+                failure if failure.is_lock_timeout() && attempt < attempts => {
                     sleep(with_jitter(pause)).await;
                     pause = (pause * 2).min(LONGEST);
                 }
@@ -278,6 +276,14 @@ impl From<SchemaError> for Failure {
 }
 
 impl Failure {
+    /// Whether another session held a lock for too long. A change of rows says so in a refusal.
+    fn is_lock_timeout(&self) -> bool {
+        match self {
+            Self::Database(error) => error.fault == SchemaFault::LockTimeout,
+            Self::Refused(refusal) => refusal.code == "lock_timeout",
+        }
+    }
+
     /// The refusal, without a step.
     pub(crate) fn refusal(self) -> Refusal {
         match self {

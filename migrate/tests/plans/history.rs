@@ -51,7 +51,7 @@ const fn function(name: &'static str, body: &'static str) -> TransformDesc {
     }
 }
 
-static REVIEWED: TransformDesc = function("app::to_text", "5f5f");
+pub static REVIEWED: TransformDesc = function("app::to_text", "5f5f");
 static EDITED: TransformDesc = function("app::to_text", "6a6a");
 
 fn visits(kind: &str) -> Snapshot {

@@ -6,7 +6,9 @@ mod server;
 #[macro_use]
 mod support;
 
+mod approval;
 mod history;
+mod locks;
 mod phases;
 mod rollback;
 mod runs;

@@ -39,6 +39,7 @@ pub struct Database {
     pub store: Arc<dyn SchemaStore>,
     /// The folder of the file; `None` on a server.
     pub folder: Option<tempfile::TempDir>,
+    pub url: String,
     /// The functions of the app.
     pub transforms: Vec<&'static TransformDesc>,
 }
@@ -51,22 +52,50 @@ impl Database {
         Self {
             store: store.expect("a store").expect("a schema"),
             folder: Some(folder),
+            url,
             transforms: Vec::new(),
         }
     }
 
     pub fn postgres() -> Self {
-        let url = DatabaseUrl::new(crate::server::fresh_database());
-        let store = PostgresProvider::default().schema(&url);
+        Self::server(crate::server::fresh_database())
+    }
+
+    fn server(url: String) -> Self {
+        let store = PostgresProvider::default().schema(&DatabaseUrl::new(url.as_str()));
         Self {
             store: store.expect("a store").expect("a schema"),
             folder: None,
+            url,
             transforms: Vec::new(),
         }
     }
 
+    /// Another empty database of the same store.
+    pub fn another(&self) -> Self {
+        if self.is_sqlite() {
+            Self::sqlite()
+        } else {
+            Self::postgres()
+        }
+    }
+
+    /// A copy of the database, as a backup would restore it.
+    pub async fn copy(&self) -> Self {
+        let Some((address, settings)) = self.url.split_once('?') else {
+            let copy = Self::sqlite();
+            let file = copy.url.trim_start_matches("sqlite:");
+            self.execute(&format!("VACUUM INTO '{file}'")).await;
+            return copy;
+        };
+        let (server, name) = address.rsplit_once('/').expect("a database");
+        let sql = format!("CREATE DATABASE {name}_copy TEMPLATE {name}");
+        crate::server::execute(&format!("{server}/postgres?{settings}"), &sql).expect("a copy");
+        Self::server(format!("{server}/{name}_copy?{settings}"))
+    }
+
     pub fn is_sqlite(&self) -> bool {
-        self.folder.is_some()
+        self.url.starts_with("sqlite:")
     }
 
     /// The same database for an app with these functions.
@@ -74,6 +103,7 @@ impl Database {
         Self {
             store: Arc::clone(&self.store),
             folder: None,
+            url: self.url.clone(),
             transforms: transforms.to_vec(),
         }
     }

@@ -186,9 +186,16 @@ END
 /// which takes longer with every table of the database.
 const SCHEMAS: usize = 32;
 
+/// The server of this binary.
+static SERVER: OnceLock<Server> = OnceLock::new();
+
+/// The log of this binary's own server.
+pub fn log() -> String {
+    SERVER.get().expect("a server of our own").log()
+}
+
 /// The URL of a new, empty schema on this binary's server.
 pub fn fresh_url() -> String {
-    static SERVER: OnceLock<Server> = OnceLock::new();
     /// The database of the next schema, and the number of schemas so far.
     static LAST: Mutex<(String, usize)> = Mutex::new((String::new(), 0));
     if let Ok(named) = std::env::var("LINCHPIN_TEST_POSTGRES") {

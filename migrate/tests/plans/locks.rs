@@ -1,0 +1,424 @@
+//! Locks of Postgres: a run takes brief ones only, and waits for those of others in a way that
+//! nobody notices.
+
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use linchpin_migrate::{
+    Applied, Change, Exit, Mode, Options, Phase, Refusal, SchemaCheck, StepState, start,
+};
+use serde_json::json;
+use tokio_postgres::{Client, NoTls};
+
+use crate::history::REVIEWED;
+use crate::support::{Database, Step, chain_with, entity_with, index, options, recorded};
+
+/// How long a statement waits for a lock. The sessions of others wait no longer behind it.
+const LOCK_TIMEOUT: Duration = Duration::from_millis(15);
+
+/// A table before and after a change of nearly each kind.
+fn changes(table: &str) -> [Step; 2] {
+    let ix = |field: &str| index("ix", table, field);
+    let before = entity_with(
+        table,
+        json!({
+            "name": { "type": "string" },
+            "email": { "type": "string", "optional": true },
+            "status": { "type": "enum", "values": ["active", "left"] },
+            "visits": { "type": "integer" },
+            "gone": { "type": "string", "optional": true },
+        }),
+        json!({ "indexes": [ix("email"), ix("gone"), ix("name")] }),
+    );
+    let after = entity_with(
+        table,
+        json!({
+            "title": { "type": "string", "optional": true, "formerNames": ["name"] },
+            "email": { "type": "string", "default": { "literal": "none" } },
+            "status": { "type": "enum", "values": ["active", "blocked"] },
+            "visits": { "type": "string" },
+            "level": { "type": "enum", "values": ["high", "low"], "optional": true },
+            "token": { "type": "string", "default": { "kind": "uuid" } },
+        }),
+        json!({
+            "indexes": [ix("email"), ix("level"), ix("title")],
+            "uniques": [index("ux", table, "token")],
+        }),
+    );
+    let converted = Change::ChangeType {
+        entity: table.to_owned(),
+        field: "visits".to_owned(),
+        transform: REVIEWED.name.to_owned(),
+        reverse: None,
+    };
+    [
+        (before, Vec::new(), Vec::new()),
+        (after, vec![converted], vec![recorded(&REVIEWED)]),
+    ]
+}
+
+/// A database with the first of two migrations and some rows.
+async fn filled(table: &str) -> Database {
+    let database = Database::postgres().with(&[&REVIEWED]);
+    let [first, _] = changes(table);
+    database.done(&chain_with(&[first])).await;
+    let sql = format!(
+        "INSERT INTO {table} (id, name, email, status, visits) SELECT n::text, 'name ' || n, \
+         CASE WHEN n % 2 = 0 THEN 'e' || n END, 'active', n FROM generate_series(1, 50) AS n"
+    );
+    database.execute(&sql).await;
+    database
+}
+
+/// What the server logs of a session, line by line.
+struct Logged {
+    process: String,
+    text: String,
+}
+
+/// The log of the server that names a table or belongs to a session that did.
+fn logged(table: &str) -> Vec<Logged> {
+    let log = crate::server::log();
+    let line = |line: &str| {
+        let (before, text) = line.split_once("] ")?;
+        let (_, process) = before.rsplit_once('[')?;
+        Some(Logged {
+            process: process.to_owned(),
+            text: text.to_owned(),
+        })
+    };
+    let all: Vec<Logged> = log.lines().filter_map(line).collect();
+    let named = format!("\"{table}\"");
+    let processes: Vec<String> = all
+        .iter()
+        .filter(|line| line.text.contains(&named))
+        .map(|line| line.process.clone())
+        .collect();
+    all.into_iter()
+        .filter(|line| processes.contains(&line.process))
+        .collect()
+}
+
+/// Statements that read or write rows of a table, or make the server read all of them, after a
+/// statement of the same transaction that took the strongest lock of the table.
+fn under_lock(lines: &[Logged], table: &str) -> Vec<String> {
+    let (mut found, mut statement) = (Vec::new(), String::new());
+    let (mut open, mut locked) = (false, None);
+    let altered = format!("ALTER TABLE \"{table}\"");
+    let named = format!("\"{table}\"");
+    let mut process = "";
+    for line in lines {
+        if std::mem::replace(&mut process, &line.process) != line.process {
+            locked = None;
+        }
+        let text = line.text.trim_start();
+        if let Some(read) = text.strip_prefix("DEBUG:  ") {
+            let reads = ["verifying table", "rewriting table"];
+            let reads = reads.iter().any(|what| read.starts_with(what)) && read.contains(&named);
+            if reads && !statement.contains("VALIDATE CONSTRAINT") {
+                found.push(format!("{statement}: {read}"));
+            }
+            continue;
+        }
+        let Some((kind, sql)) = text.strip_prefix("LOG:  ").and_then(|l| l.split_once(": ")) else {
+            continue;
+        };
+        if kind != "statement" && !kind.starts_with("execute") {
+            continue;
+        }
+        sql.clone_into(&mut statement);
+        if sql.starts_with("BEGIN") || sql.contains("COMMIT") || sql.starts_with("ROLLBACK") {
+            (open, locked) = (sql.starts_with("BEGIN"), None);
+        } else if sql.starts_with(&altered) && !sql.contains("VALIDATE CONSTRAINT") {
+            locked = Some(sql.to_owned()).filter(|_| open);
+        } else if let Some(lock) = &locked
+            && sql.contains(&named)
+        {
+            found.push(format!("{sql} after {lock}"));
+        }
+    }
+    found
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_statement_reads_a_table_that_it_has_locked_for_others() {
+    let database = filled("logged").await;
+    let name = database
+        .texts("SELECT current_database()::text")
+        .await
+        .remove(0);
+    for setting in ["log_statement = 'all'", "log_min_messages = 'debug1'"] {
+        database
+            .execute(&format!("ALTER DATABASE {name} SET {setting}"))
+            .await;
+    }
+    let two = chain_with(&changes("logged"));
+    let plan = database.plan(&two).await.expect("a plan");
+    let steps = &plan.migrations[0].steps;
+    let at = |kind: &str, object: &str| {
+        let found = steps
+            .iter()
+            .position(|step| step.kind == kind && step.object.as_deref() == Some(object));
+        found.unwrap_or_else(|| panic!("{kind} {object}"))
+    };
+    let [add, validate, set, drop] = [
+        at("addCheck", "ck_logged_email__not_null"),
+        at("validateCheck", "ck_logged_email__not_null"),
+        at("setNotNull", "email"),
+        at("dropCheck", "ck_logged_email__not_null"),
+    ];
+    assert_eq!([validate, set, drop], [add + 1, add + 2, add + 3]);
+    database.done(&two).await;
+
+    let mut lines = logged("logged");
+    lines.sort_by(|a, b| a.process.cmp(&b.process));
+    assert_eq!(under_lock(&lines, "logged"), [""; 0]);
+    let all: Vec<&str> = lines.iter().map(|line| line.text.as_str()).collect();
+    let with = |part: &str| all.iter().filter(|line| line.contains(part)).count();
+    // The server has taken the checks as the proof, and it has logged what it reads.
+    for column in ["email", "token", "visits__next"] {
+        let proof = format!("existing constraints on column \"logged.{column}\" are sufficient");
+        assert_eq!(with(&proof), 1, "{column}");
+    }
+    assert!(with("verifying table \"logged\"") >= 4);
+    for word in ["CREATE INDEX", "CREATE UNIQUE INDEX", "DROP INDEX"] {
+        let plain = all.iter().filter(|line| line.contains(word));
+        let plain = plain.filter(|line| !line.contains("CONCURRENTLY") && line.contains("LOG:"));
+        assert_eq!(plain.collect::<Vec<_>>(), [&""; 0], "{word}");
+        assert!(with(&format!("{word} CONCURRENTLY")) > 0, "{word}");
+    }
+}
+
+/// A session of somebody else.
+async fn other(database: &Database) -> Client {
+    let (client, connection) = tokio_postgres::connect(&database.url, NoTls)
+        .await
+        .expect("open");
+    tokio::spawn(connection);
+    client
+}
+
+/// Runs a future to its end on a clock that stands still, but for pauses between two attempts of
+/// the engine and between its looks at the build of an index. `paused` is called again and again
+/// in such a pause.
+async fn without_pauses<T>(
+    watcher: &Client,
+    run: impl Future<Output = T>,
+    mut paused: impl AsyncFnMut(),
+) -> T {
+    let rests = "SELECT count(*) FROM pg_stat_activity, pg_sleep(0.002) WHERE datname = current_database() \
+                 AND application_name LIKE 'linchpin process %' \
+                 AND (state = 'idle' AND (query = 'ROLLBACK' OR query LIKE 'ALTER TABLE %') \
+                 OR wait_event_type = 'Lock' AND query LIKE '%INDEX CONCURRENTLY%')";
+    let mut run = pin!(run);
+    loop {
+        let resting = async {
+            while watcher
+                .query_one(rests, &[])
+                .await
+                .expect("a row")
+                .get::<_, i64>(0)
+                == 0
+            {}
+            paused().await;
+            // Less than any limit of the engine: a moment without work may be taken for a pause.
+            tokio::time::advance(Duration::from_secs(4)).await;
+        };
+        tokio::select! {
+            done = &mut run => return done,
+            () = resting => {}
+        }
+    }
+}
+
+/// Reads the table again and again until it is told to end. Returns the longest wait.
+fn reads(database: &Database) -> (Arc<AtomicBool>, std::thread::JoinHandle<Duration>) {
+    let (url, end) = (database.url.clone(), Arc::new(AtomicBool::new(false)));
+    let ended = Arc::clone(&end);
+    let read = async move {
+        let (client, connection) = tokio_postgres::connect(&url, NoTls).await.expect("open");
+        tokio::spawn(connection);
+        let mut longest = Duration::ZERO;
+        while !ended.load(Ordering::Relaxed) {
+            let begun = Instant::now();
+            client
+                .query("SELECT count(*) FROM users", &[])
+                .await
+                .expect("read");
+            longest = longest.max(begun.elapsed());
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+        longest
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    let runtime = runtime.expect("a runtime");
+    (end, std::thread::spawn(move || runtime.block_on(read)))
+}
+
+/// The tables, constraints and indexes, as texts.
+async fn catalogue(database: &Database) -> Vec<String> {
+    let sql = "SELECT attrelid::regclass || '.' || attname || ' ' || atttypid || attnotnull \
+               FROM pg_attribute WHERE attrelid = 'users'::regclass AND attnum > 0 \
+               UNION ALL SELECT conname || pg_get_constraintdef(oid) FROM pg_constraint \
+               WHERE conrelid = 'users'::regclass \
+               UNION ALL SELECT pg_get_indexdef(indexrelid) || indisvalid FROM pg_index \
+               WHERE indrelid = 'users'::regclass \
+               UNION ALL SELECT pg_get_expr(adbin, adrelid) FROM pg_attrdef \
+               WHERE adrelid = 'users'::regclass ORDER BY 1";
+    database.texts(sql).await
+}
+
+/// Each kind of step meets a lock that another session holds for good, and ends; then it meets one
+/// that is released after a while, and succeeds.
+#[tokio::test(start_paused = true)]
+async fn a_lock_of_another_session_ends_a_step_without_a_trace() {
+    // The clock would run ahead while a connection waits for the server; not while this blocks.
+    let (running, ended) = std::sync::mpsc::channel::<()>();
+    let clock = tokio::task::spawn_blocking(move || ended.recv());
+    let database = filled("users").await;
+    let two = chain_with(&changes("users"));
+    let plan = database.plan(&two).await.expect("a plan");
+    let one = Options {
+        approve: plan.approval(database.store.dialect()),
+        lock_timeout: LOCK_TIMEOUT,
+        index_wait: Duration::from_millis(100),
+        max_steps: 1,
+        ..options()
+    };
+    let (holder, watcher) = (other(&database).await, other(&database).await);
+    let (end, reader) = reads(&database);
+    let lock = "BEGIN; LOCK TABLE users IN EXCLUSIVE MODE";
+    let mut kinds = Vec::new();
+    for step in &plan.migrations[0].steps {
+        // A new name of an index needs no lock of the table.
+        if kinds.contains(&step.kind) || step.kind == "renameIndex" {
+            database.run(&two, &one).await.expect("a step");
+            continue;
+        }
+        kinds.push(step.kind);
+        let before = catalogue(&database).await;
+        holder.batch_execute(lock).await.expect("locked");
+        let run = database.run(&two, &one);
+        let done: Result<Applied, Refusal> = without_pauses(&watcher, run, async || ()).await;
+        let refusal = done.expect_err(step.kind);
+        assert_eq!(
+            (refusal.code, refusal.exit),
+            ("lock_timeout", Exit::Busy),
+            "{}: {}",
+            step.kind,
+            refusal.text()
+        );
+        assert_eq!(catalogue(&database).await, before, "{}", step.kind);
+        let state = database.ledger().await.steps[&step.id].state;
+        assert_eq!(state, StepState::Failed, "{}", step.kind);
+
+        // The lock is released after the first attempt.
+        let mut pauses = 0;
+        let run = database.run(&two, &one);
+        let done = without_pauses(&watcher, run, async || {
+            pauses += 1;
+            if pauses == 2 {
+                holder.batch_execute("COMMIT").await.expect("released");
+            }
+        });
+        let done = done.await;
+        // Two kinds of statements have no pauses between attempts.
+        if pauses < 2 {
+            holder.batch_execute("COMMIT").await.expect("released");
+        }
+        match done {
+            Ok(done) => assert_eq!(done.steps, [step.id.clone()]),
+            Err(refusal) => {
+                assert_eq!(step.kind, "validateCheck", "{}", refusal.text());
+                database.run(&two, &one).await.expect("a step");
+            }
+        }
+    }
+    assert!(kinds.len() >= 14, "{kinds:?}");
+    end.store(true, Ordering::Relaxed);
+    let longest = reader.join().expect("no panic");
+    assert!(
+        longest < LOCK_TIMEOUT + Duration::from_secs(1),
+        "{longest:?}"
+    );
+    database.is_at_head(&two).await;
+    drop(running);
+    clock.await.expect("no panic").expect_err("no message");
+}
+
+/// Waits until an index of the table is under construction.
+async fn building(watcher: &Client) {
+    let sql = "SELECT count(*) FROM pg_stat_activity a, pg_index i \
+               WHERE i.indrelid = 'users'::regclass AND NOT i.indisvalid \
+               AND a.datname = current_database() AND a.wait_event_type = 'Lock' \
+               AND a.query LIKE 'CREATE INDEX CONCURRENTLY%'";
+    while watcher
+        .query_one(sql, &[])
+        .await
+        .expect("a row")
+        .get::<_, i64>(0)
+        == 0
+    {}
+}
+
+/// An older transaction keeps the build of an index from its end. Meanwhile an instance of the
+/// earlier binary starts, and one of the later binary is refused. Then the connection is lost.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_build_of_an_index_may_be_watched_and_cut_off() {
+    let database = filled("users").await;
+    let [first, second] = changes("users");
+    let (one, two) = (chain_with(&[first.clone()]), chain_with(&[first, second]));
+    let (holder, watcher) = (other(&database).await, other(&database).await);
+    let read = "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM pg_class";
+    let patient = Options {
+        phase: Some(Phase::Expand),
+        index_wait: Duration::from_mins(1),
+        ..options()
+    };
+    let starts = async |of: &linchpin_migrate::Chain| {
+        let declared = database.declared(of);
+        let check = SchemaCheck::Error;
+        start(&*database.store, (of, &declared), Mode::Production, check).await
+    };
+
+    holder.batch_execute(read).await.expect("read");
+    let mut run = pin!(database.run(&two, &patient));
+    tokio::select! {
+        done = &mut run => panic!("{done:?}"),
+        () = building(&watcher) => {}
+    }
+    let serving = starts(&one)
+        .await
+        .unwrap_or_else(|refusal| panic!("{}", refusal.text()));
+    serving.release(&*database.store).await.expect("stopped");
+    let refusal = starts(&two).await.expect_err("it is not expanded");
+    assert_eq!(refusal.exit, Exit::Refused, "{}", refusal.text());
+    let cut = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
+               WHERE datname = current_database() AND query LIKE 'CREATE INDEX CONCURRENTLY%'";
+    watcher.query(cut, &[]).await.expect("cut off");
+    let refusal = run.await.expect_err("the connection is lost");
+    assert_eq!(
+        (refusal.code, refusal.exit),
+        ("target_unreachable", Exit::Target)
+    );
+    let invalid = "SELECT count(*) FROM pg_index WHERE NOT indisvalid";
+    assert_eq!(database.number(invalid).await, 1);
+    // The earlier binary may start beside what is left of the build.
+    let serving = starts(&one)
+        .await
+        .unwrap_or_else(|refusal| panic!("{}", refusal.text()));
+    serving.release(&*database.store).await.expect("stopped");
+
+    holder.batch_execute("COMMIT").await.expect("ended");
+    database.done(&two).await;
+    assert_eq!(database.number(invalid).await, 0);
+    let serving = starts(&two)
+        .await
+        .unwrap_or_else(|refusal| panic!("{}", refusal.text()));
+    serving.release(&*database.store).await.expect("stopped");
+}
