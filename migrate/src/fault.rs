@@ -2,15 +2,21 @@
 //!
 //! With the feature `fault-injection`, the variable `LINCHPIN_FAULT` names a step and a place, such
 //! as `0003.02:after-action`. At this place the process ends by SIGKILL, so that nothing is undone.
-//! Without the feature there are no such places.
+//! With `LINCHPIN_FAULT_SIGNAL=stop` it stops there by SIGSTOP, and goes on after SIGCONT. Without
+//! the feature there are no such places.
 
-/// A place. The process ends if `LINCHPIN_FAULT` names it.
+/// A place. The process ends or stops if `LINCHPIN_FAULT` names it.
 #[cfg(feature = "fault-injection")]
 pub(crate) fn point(step: &str, place: &str) {
+    use rustix::process::{Signal, getpid, kill_process};
     if std::env::var("LINCHPIN_FAULT").is_ok_and(|fault| fault == format!("{step}:{place}")) {
-        // It cannot fail for the own process, and nothing runs after it.
-        let _ =
-            rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL);
+        // Neither can fail for the own process.
+        if std::env::var("LINCHPIN_FAULT_SIGNAL").is_ok_and(|signal| signal == "stop") {
+            let _ = kill_process(getpid(), Signal::STOP);
+            return;
+        }
+        // Nothing runs after it.
+        let _ = kill_process(getpid(), Signal::KILL);
         loop {
             std::thread::park();
         }

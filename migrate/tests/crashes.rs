@@ -9,23 +9,27 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::Duration;
 
-use linchpin_core::entity::{
-    Kind, SourceLine, TransformDesc, TransformError, TransformFrom, TransformInput, TransformType,
-};
-use linchpin_core::schema::{ColumnKind, Snapshot};
-use linchpin_core::{Value, ValueRef};
-use linchpin_migrate::{
-    Change, Installed, Ledger, Options, Pace, Phase, Plan, Step, TransformRecord, apply,
-};
-use serde_json::json;
+use linchpin_core::Value;
+use linchpin_core::schema::ColumnKind;
+use linchpin_migrate::{Installed, Ledger, Options, Pace, Phase, Plan, Step, apply};
 
-use crate::support::{App, Db, Link, index, snapshot};
+use crate::apps::{app, first, second};
+use crate::support::{App, Db};
+
+#[path = "crashes/apps.rs"]
+mod apps;
 
 #[path = "crashes/backfill.rs"]
 mod backfill;
 
 #[path = "crashes/commands.rs"]
 mod commands;
+
+#[path = "crashes/lost.rs"]
+mod lost;
+
+#[path = "crashes/stopped.rs"]
+mod stopped;
 
 #[path = "engine/support.rs"]
 #[allow(dead_code)] // each program uses its part of it
@@ -43,189 +47,6 @@ const KILLED: i32 = 9;
 const ROWS: usize = 2_500;
 /// The rows of the first batch of a run. Later ones have twice as many as the one before.
 const BATCH: u64 = 1_000;
-
-static TO_TEXT: TransformDesc = TransformDesc {
-    name: "app::to_text",
-    from: TransformFrom::Value(TransformType {
-        kind: Kind::Integer,
-        optional: false,
-    }),
-    to: TransformType {
-        kind: Kind::String,
-        optional: false,
-    },
-    body: "5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f",
-    reverse: Some(&TO_NUMBER),
-    run: to_text,
-    at: SourceLine {
-        file: "src/users.rs",
-        line: 1,
-    },
-};
-
-static TO_NUMBER: TransformDesc = TransformDesc {
-    name: "app::to_number",
-    from: TransformFrom::Value(TransformType {
-        kind: Kind::String,
-        optional: false,
-    }),
-    to: TransformType {
-        kind: Kind::Integer,
-        optional: false,
-    },
-    body: "6f6f6f6f6f6f6f6f6f6f6f6f6f6f6f6f6f6f6f6f6f6f6f6f6f6f6f6f6f6f6f6f",
-    reverse: None,
-    run: |_| Err("no new binary serves".into()),
-    at: SourceLine {
-        file: "src/users.rs",
-        line: 9,
-    },
-};
-
-fn to_text(input: TransformInput<'_>) -> Result<Value, TransformError> {
-    backfill::visited();
-    match input {
-        TransformInput::Value(ValueRef::Int(n)) => Ok(Value::Text(format!("{n} visits"))),
-        _ => Err("no number".into()),
-    }
-}
-
-fn first() -> Snapshot {
-    snapshot(&[
-        (
-            "users",
-            json!({
-                "name": { "type": "string" },
-                "email": { "type": "string", "optional": true },
-                "status": { "type": "enum", "values": ["active", "left"] },
-                "visits": { "type": "integer", "default": { "literal": 0 } },
-                "gone": { "type": "string", "optional": true },
-            }),
-            json!({ "indexes": [
-                index("ix_users_gone", &["gone"]),
-                index("ix_users_name", &["name"]),
-            ] }),
-        ),
-        ("notes", json!({ "text": { "type": "string" } }), json!({})),
-    ])
-}
-
-fn second() -> Snapshot {
-    snapshot(&[
-        (
-            "users",
-            json!({
-                "title": { "type": "string", "optional": true, "formerNames": ["name"] },
-                "email": { "type": "string", "default": { "literal": "none" } },
-                "status": { "type": "enum", "values": ["active", "blocked", "left"] },
-                "visits": { "type": "integer", "default": { "literal": 1 } },
-                "level": { "type": "enum", "values": ["high", "low"], "optional": true },
-                "rank": { "type": "enum", "values": ["a", "b"], "default": { "literal": "b" } },
-                "token": { "type": "string", "default": { "kind": "uuid" } },
-            }),
-            json!({
-                "indexes": [
-                    index("ix_users_rank", &["rank"]),
-                    index("ix_users_title", &["title"]),
-                ],
-                "uniques": [index("ux_users_token", &["token"])],
-            }),
-        ),
-        (
-            "tags",
-            json!({ "label": { "type": "string" } }),
-            json!({
-                "uniques": [index("ux_tags_label", &["label"])],
-            }),
-        ),
-    ])
-}
-
-fn third() -> Snapshot {
-    let mut third = snapshot(&[
-        (
-            "people",
-            json!({
-                "title": { "type": "string", "optional": true, "formerNames": ["name"] },
-                "email": { "type": "string", "default": { "literal": "none" } },
-                "status": { "type": "enum", "values": ["active", "left"] },
-                "visits": { "type": "string" },
-                "rank": { "type": "enum", "values": ["a", "b"], "default": { "literal": "b" } },
-                "token": { "type": "string", "default": { "kind": "uuid" } },
-            }),
-            json!({
-                "formerNames": ["users"],
-                "indexes": [
-                    index("ix_people_title", &["title"]),
-                    index("ix_people_visits", &["visits"]),
-                ],
-                "uniques": [index("ux_people_token", &["token"])],
-            }),
-        ),
-        (
-            "tags",
-            json!({ "label": { "type": "string" } }),
-            json!({
-                "uniques": [index("ux_tags_label", &["label"])],
-            }),
-        ),
-    ]);
-    let people = third.entities.get_mut("people").expect("an entity");
-    "users".clone_into(&mut people.name);
-    third
-}
-
-fn plain(snapshot: Snapshot) -> Link {
-    Link {
-        snapshot,
-        changes: Vec::new(),
-        transforms: Vec::new(),
-    }
-}
-
-/// The app of a scenario.
-fn app(scenario: &str) -> App {
-    let converted = |entity: &str, snapshot: Snapshot| Link {
-        snapshot,
-        changes: vec![Change::ChangeType {
-            entity: entity.to_owned(),
-            field: "visits".to_owned(),
-            transform: TO_TEXT.name.to_owned(),
-            reverse: Some(TO_NUMBER.name.to_owned()),
-        }],
-        transforms: vec![
-            TransformRecord {
-                name: TO_TEXT.name.to_owned(),
-                from: "integer".to_owned(),
-                to: "string".to_owned(),
-                body: TO_TEXT.body.to_owned(),
-            },
-            TransformRecord {
-                name: TO_NUMBER.name.to_owned(),
-                from: "string".to_owned(),
-                to: "integer".to_owned(),
-                body: TO_NUMBER.body.to_owned(),
-            },
-        ],
-    };
-    let links = match scenario {
-        "all" => vec![
-            plain(first()),
-            plain(second()),
-            converted("people", third()),
-        ],
-        "rows" => {
-            let of = |kind: &str| {
-                snapshot(&[("users", json!({ "visits": { "type": kind } }), json!({}))])
-            };
-            vec![plain(of("integer")), converted("users", of("string"))]
-        }
-        _ => vec![plain(first())],
-    };
-    let mut app = App::of_links(links);
-    app.declared.transforms = vec![&TO_TEXT];
-    app
-}
 
 /// The process that is killed: it applies a scenario to a database. It is no test of its own.
 #[tokio::test]
@@ -328,6 +149,22 @@ async fn outcome(db: &Db, app: &App) -> (Vec<String>, Vec<Vec<Value>>, Vec<Strin
     )
 }
 
+/// The outcome of a run that nobody disturbs.
+async fn undisturbed(make: fn() -> Db, app: &App) -> (Vec<String>, Vec<Vec<Value>>, Vec<String>) {
+    let db = make();
+    seeded(&db).await;
+    continued(&db, "all");
+    outcome(&db, app).await
+}
+
+/// Compares the outcome of a disturbed run with that of another one.
+async fn is_as(db: &Db, app: &App, expected: &(Vec<String>, Vec<Vec<Value>>, Vec<String>)) {
+    let found = outcome(db, app).await;
+    assert_eq!(found.0, expected.0);
+    assert!(found.1 == expected.1, "the rows differ");
+    assert_eq!(found.2, expected.2);
+}
+
 /// The ledger, without times and the number of attempts.
 fn written(ledger: &Ledger) -> Vec<String> {
     let mut all = vec![format!(
@@ -369,11 +206,8 @@ async fn steps(db: &Db, app: &App) -> Vec<Step> {
 /// Kills the run at each point of each kind of step in turn. Each run continues where the one before
 /// was killed.
 async fn killed_at_each_point(make: fn() -> Db) {
-    let undisturbed = make();
-    seeded(&undisturbed).await;
-    continued(&undisturbed, "all");
     let app = app("all");
-    let expected = outcome(&undisturbed, &app).await;
+    let expected = undisturbed(make, &app).await;
 
     let db = make();
     seeded(&db).await;
@@ -383,7 +217,8 @@ async fn killed_at_each_point(make: fn() -> Db) {
         if step.kind == "fill" || step.kind == "transform" {
             points.extend(["batch:1:before-commit", "batch:1:after-commit"]);
         }
-        points.extend(["after-action", "after-verification"]);
+        // Twice in a row at the same place.
+        points.extend(["after-action", "after-action", "after-verification"]);
         // After one of these the step does not run again.
         points.push(["after-done", "window:before", "window:after"][at % 3]);
         for point in points {
@@ -400,10 +235,7 @@ async fn killed_at_each_point(make: fn() -> Db) {
     }
     assert!(killed > 50, "{killed}");
     continued(&db, "all");
-    let found = outcome(&db, &app).await;
-    assert_eq!(found.0, expected.0);
-    assert!(found.1 == expected.1, "the rows differ");
-    assert_eq!(found.2, expected.2);
+    is_as(&db, &app, &expected).await;
 }
 
 /// An installation is there as a whole, or not at all.
@@ -448,6 +280,16 @@ mod sqlite {
     }
 
     #[tokio::test]
+    async fn a_stopped_run_keeps_others_out() {
+        super::stopped::a_stopped_run_keeps_others_out(Db::sqlite).await;
+    }
+
+    #[tokio::test]
+    async fn a_stopped_run_that_was_overtaken_writes_nothing_more() {
+        super::stopped::a_stopped_run_that_was_overtaken_writes_nothing_more(Db::sqlite).await;
+    }
+
+    #[tokio::test]
     async fn a_killed_adoption_changes_nothing_or_all() {
         super::commands::a_killed_adoption_changes_nothing_or_all(Db::sqlite).await;
     }
@@ -474,6 +316,38 @@ mod postgres {
     #[tokio::test]
     async fn a_killed_rollback_is_continued() {
         super::commands::a_killed_rollback_is_continued(Db::postgres).await;
+    }
+
+    #[tokio::test]
+    async fn a_stopped_run_keeps_others_out() {
+        super::stopped::a_stopped_run_keeps_others_out(Db::postgres).await;
+    }
+
+    #[tokio::test]
+    async fn a_stopped_run_that_was_overtaken_writes_nothing_more() {
+        super::stopped::a_stopped_run_that_was_overtaken_writes_nothing_more(Db::postgres).await;
+    }
+
+    #[tokio::test]
+    async fn a_connection_that_is_lost_in_each_step() {
+        super::lost::a_fault_in_each_step_is_repaired_by_the_next_run("lost", "target_unreachable")
+            .await;
+    }
+
+    #[tokio::test]
+    async fn a_disk_that_is_full_in_each_step() {
+        super::lost::a_fault_in_each_step_is_repaired_by_the_next_run("full", "disk_full").await;
+    }
+
+    #[tokio::test]
+    #[ignore = "mounts a file system, as root"]
+    async fn a_run_on_a_full_disk() {
+        super::lost::a_run_on_a_full_disk().await;
+    }
+
+    #[tokio::test]
+    async fn a_run_whose_lock_is_lost_ends() {
+        super::lost::a_run_whose_lock_is_lost_ends().await;
     }
 
     #[tokio::test]

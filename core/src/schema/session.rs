@@ -53,7 +53,8 @@ pub trait SchemaLock: Send {
     /// Checks that the lock is still held.
     ///
     /// # Errors
-    /// [`SchemaFault::Unreachable`] if it may be lost.
+    /// [`SchemaFault::LockLost`] if another runner may take it; [`SchemaFault::Unreachable`] if the
+    /// server does not answer.
     fn check(&mut self) -> BoxFuture<'_, Result<(), SchemaError>>;
 }
 
@@ -399,7 +400,7 @@ pub enum SchemaFault {
     Unreachable,
     /// Another session holds a lock for longer than the statement waits.
     LockTimeout,
-    /// Another runner has taken the lock of the database meanwhile.
+    /// The lock of the runner has ended, or another runner has taken it meanwhile.
     LockLost,
     /// The database is read-only, or the role may not do this.
     Forbidden,

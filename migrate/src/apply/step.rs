@@ -118,6 +118,7 @@ impl Run<'_> {
             self.begin().await?;
             self.narrow(migration, step, window).await?;
             let session = &mut *self.session;
+            self.runner.look(session).await?;
             hold(session, dialect, &step.before, &self.tables).await?;
             fault::point(&step.id, "after-preconditions");
             if let Work::Schema(action) = &step.work {
@@ -148,6 +149,7 @@ impl Run<'_> {
             self.window = window;
         }
         let session = &mut *self.session;
+        self.runner.look(session).await?;
         hold(session, dialect, &step.before, &self.tables).await?;
         fault::point(&step.id, "after-preconditions");
         let mut stale = 0;

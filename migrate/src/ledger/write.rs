@@ -118,6 +118,13 @@ impl Opening<'_> {
     }
 }
 
+fn taken_over() -> SchemaError {
+    SchemaError::new(
+        SchemaFault::LockLost,
+        "another runner has taken over; this one has written nothing more",
+    )
+}
+
 /// Writes of a runner. Each names the runner's number, so that a runner that lost its lock writes
 /// nothing.
 #[derive(Clone, Copy, Debug)]
@@ -142,10 +149,19 @@ impl Runner {
         let sql = format!("UPDATE {SCHEMA} SET runner = runner WHERE runner = $1");
         match session.execute(&sql, &[int(self.0)]).await? {
             1 => Ok(()),
-            _ => Err(SchemaError::new(
-                SchemaFault::LockLost,
-                "another runner has taken over; this one has written nothing more",
-            )),
+            _ => Err(taken_over()),
+        }
+    }
+
+    /// Reads whether no other runner took over, without a lock of the row. For a moment before work
+    /// that does not write the ledger; [`check`](Self::check) is what no runner gets past.
+    pub(crate) async fn look(self, session: &mut dyn SchemaSession) -> Result<(), SchemaError> {
+        let sql = format!("SELECT runner FROM {SCHEMA}");
+        let rows = session.query(&sql, &[], &[ColumnKind::Integer]).await?;
+        let number = rows.into_iter().flatten().next().and_then(|n| n.as_int());
+        match number.and_then(|n| u64::try_from(n).ok()) {
+            Some(number) if number == self.0 => Ok(()),
+            _ => Err(taken_over()),
         }
     }
 

@@ -110,7 +110,11 @@ impl Schema {
         .and_then(|row| row.try_get(0))
         .map_err(fault::of)?;
         if taken {
-            return Ok(Locking::Taken(Box::new(Lock { connection, pid })));
+            return Ok(Locking::Taken(Box::new(Lock {
+                schema: self.clone(),
+                connection,
+                pid,
+            })));
         }
         holder(&mut connection)
             .await
@@ -198,8 +202,17 @@ const OURS: &str = "l.locktype = 'advisory' AND l.granted AND l.objsubid = 1 \
     AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())";
 
 struct Lock {
+    /// Opens another connection, to tell a lost lock from a server that cannot be reached.
+    schema: Schema,
     connection: PgConnection,
     pid: i32,
+}
+
+fn lost() -> SchemaError {
+    SchemaError::new(
+        SchemaFault::LockLost,
+        "the connection that holds the lock of the migration has ended",
+    )
 }
 
 impl SchemaLock for Lock {
@@ -212,12 +225,22 @@ impl SchemaLock for Lock {
                 let row = one(&mut self.connection, &sql).await?;
                 Ok((row.try_get::<i32, _>(0)?, row.try_get::<bool, _>(1)?))
             };
-            let lost = |what: &str| Err(SchemaError::new(SchemaFault::Unreachable, what));
             match tokio::time::timeout(ANSWER, look).await {
-                Err(_) => lost("the database server does not answer"),
-                Ok(Err(error)) => Err(fault::of(error)),
+                Err(_) => Err(SchemaError::new(
+                    SchemaFault::Unreachable,
+                    "the database server does not answer",
+                )),
+                Ok(Err(error)) => {
+                    let error = fault::of(error);
+                    let ended = error.fault == SchemaFault::Unreachable;
+                    // The lock has ended with its connection if the server is still there.
+                    Err(match self.schema.open().await {
+                        Ok(_) if ended => lost(),
+                        _ => error,
+                    })
+                }
                 Ok(Ok((pid, _))) if pid != self.pid => Err(pooler()),
-                Ok(Ok((_, false))) => lost("the lock of the migration is lost"),
+                Ok(Ok((_, false))) => Err(lost()),
                 Ok(Ok((_, true))) => Ok(()),
             }
         })

@@ -76,7 +76,7 @@ impl SchemaLock for Lock {
             match (held, there) {
                 (Ok(held), Ok(there)) if identity::same(&held, &there) => Ok(()),
                 _ => Err(SchemaError::new(
-                    SchemaFault::Unreachable,
+                    SchemaFault::LockLost,
                     "the lock file was deleted or replaced",
                 )),
             }

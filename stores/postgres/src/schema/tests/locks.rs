@@ -252,7 +252,7 @@ async fn only_one_runner_has_the_lock() {
                 )
                 .await;
                 let error = lock.check().await.expect_err("lost");
-                assert_eq!(error.fault, SchemaFault::Unreachable, "{error}");
+                assert_eq!(error.fault, SchemaFault::LockLost, "{error}");
                 break;
             }
             Locking::Busy(holder) => assert!(Instant::now() < end, "{holder}"),

@@ -347,7 +347,7 @@ async fn one_runner_has_the_lock() {
     };
     std::fs::remove_file(&path).expect("removed");
     let error = lock.check().await.expect_err("another may have it");
-    assert_eq!(error.fault, SchemaFault::Unreachable, "{error}");
+    assert_eq!(error.fault, SchemaFault::LockLost, "{error}");
 }
 
 #[tokio::test]
