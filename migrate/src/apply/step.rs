@@ -202,12 +202,18 @@ impl Run<'_> {
         migration: &Planned,
         step: &Step,
         window: (u64, u64),
-    ) -> Result<(), SchemaError> {
+    ) -> Result<(), Failure> {
         if window == self.window {
             return Ok(());
         }
         let session = &mut *self.session;
         self.runner.window(session, window).await?;
+        // An instance may have started since its leases were read. After this none does: a start
+        // reads the window in the transaction that writes its lease.
+        let alive = alive(session, migration.seq).await?;
+        if !alive.is_empty() {
+            return Err(Failure::Refused(instances_alive(step, &alive)));
+        }
         if step.phase == Phase::Contract {
             let state = MigrationState::Contracting;
             self.runner.state(session, migration.seq, state).await?;
@@ -225,11 +231,7 @@ impl Run<'_> {
         };
         let begin = Instant::now();
         loop {
-            let installed = Installed::load(&mut *self.session).await?;
-            let now = self.session.now().await?;
-            let ledger = installed.ledger();
-            let alive = ledger.map(|ledger| ledger.alive(now, |one| one < seq));
-            let alive = alive.unwrap_or_default();
+            let alive = alive(&mut *self.session, seq).await?;
             if alive.is_empty() {
                 return Ok(());
             }
@@ -241,22 +243,35 @@ impl Run<'_> {
                         .finish(session, &step.id, StepState::Waiting, (None, None));
                 let waiting = waiting.await;
                 self.end(waiting).await?;
-                let instances = match alive.len() {
-                    1 => "1 instance of an older schema is alive".to_owned(),
-                    n => format!("{n} instances of an older schema are alive"),
-                };
-                return Err(Refusal::new(
-                    "instances_alive",
-                    Exit::Incomplete,
-                    format!("waiting: {instances}: {}", alive.join(", ")),
-                )
-                .fact(format!("step {}", step.id))
-                .help("stop them, or pass `--wait`, and run the command again"));
+                return Err(instances_alive(step, &alive));
             }
             self.options.stop.check()?;
             sleep(Duration::from_millis(500)).await;
         }
     }
+}
+
+/// The instances of binaries before a migration that serve.
+async fn alive(session: &mut dyn SchemaSession, seq: u64) -> Result<Vec<String>, SchemaError> {
+    let installed = Installed::load(session).await?;
+    let now = session.now().await?;
+    let ledger = installed.ledger();
+    let alive = ledger.map(|ledger| ledger.alive(now, |one| one < seq));
+    Ok(alive.unwrap_or_default())
+}
+
+fn instances_alive(step: &Step, alive: &[String]) -> Refusal {
+    let instances = match alive.len() {
+        1 => "1 instance of an older schema is alive".to_owned(),
+        n => format!("{n} instances of an older schema are alive"),
+    };
+    Refusal::new(
+        "instances_alive",
+        Exit::Incomplete,
+        format!("waiting: {instances}: {}", alive.join(", ")),
+    )
+    .fact(format!("step {}", step.id))
+    .help("stop them, or pass `--wait`, and run the command again")
 }
 
 /// A pause between half of this and all of it, so that two runners do not meet again and again.

@@ -1,7 +1,7 @@
 //! Leases: the rows of the instances that serve.
 
 use linchpin_core::Timestamp;
-use linchpin_core::schema::{ColumnKind, SchemaError, SchemaSession};
+use linchpin_core::schema::{ColumnKind, Dialect, SchemaError, SchemaSession};
 
 use super::Instance;
 use super::tables::{Cells, INSTANCES, SCHEMA, date, int, text};
@@ -51,11 +51,14 @@ pub(crate) async fn release(
         .map(drop)
 }
 
-/// Reads the window and the epoch.
+/// Reads the window and the epoch, within a transaction. The window stays until its end: a runner
+/// that moves it sees the lease that is written after this, or this sees the moved window.
 pub(crate) async fn window(
     session: &mut dyn SchemaSession,
+    dialect: &dyn Dialect,
 ) -> Result<(u64, u64, u64), SchemaError> {
-    let sql = format!("SELECT min_seq, max_seq, epoch FROM {SCHEMA}");
+    let lock = dialect.row_lock();
+    let sql = format!("SELECT min_seq, max_seq, epoch FROM {SCHEMA}{lock}");
     let kinds = [
         ColumnKind::Integer,
         ColumnKind::Integer,

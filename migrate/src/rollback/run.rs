@@ -87,28 +87,36 @@ async fn instances(
 ) -> Result<(), Refusal> {
     let begin = Instant::now();
     loop {
-        let installed = Installed::load(session).await?;
-        let now = session.now().await?;
-        let alive = installed
-            .ledger()
-            .map(|ledger| ledger.alive(now, |one| one >= seq));
-        let alive = alive.unwrap_or_default();
+        let alive = alive(session, seq).await?;
         if alive.is_empty() {
             return Ok(());
         }
         if begin.elapsed() >= options.wait {
-            return Err(Refusal::new(
-                "instances_alive",
-                Exit::Incomplete,
-                format!(
-                    "waiting: instances of schema {seq} are alive: {}",
-                    alive.join(", ")
-                ),
-            )
-            .help("stop them, or pass `--wait`, and run the command again"));
+            return Err(instances_alive(seq, &alive));
         }
         sleep(Duration::from_millis(500)).await;
     }
+}
+
+/// The instances that serve with a binary of the migration or a later one.
+async fn alive(session: &mut dyn SchemaSession, seq: u64) -> Result<Vec<String>, SchemaError> {
+    let installed = Installed::load(session).await?;
+    let now = session.now().await?;
+    let ledger = installed.ledger();
+    let alive = ledger.map(|ledger| ledger.alive(now, |one| one >= seq));
+    Ok(alive.unwrap_or_default())
+}
+
+fn instances_alive(seq: u64, alive: &[String]) -> Refusal {
+    Refusal::new(
+        "instances_alive",
+        Exit::Incomplete,
+        format!(
+            "waiting: instances of schema {seq} are alive: {}",
+            alive.join(", ")
+        ),
+    )
+    .help("stop them, or pass `--wait`, and run the command again")
 }
 
 /// The window without the migration.
@@ -134,7 +142,13 @@ async fn begin(
         } else {
             runner.window(session, window).await?;
         }
-        Ok(runner)
+        // An instance may have started since the leases were read. After this none does.
+        let alive = alive(session, seq).await?;
+        if alive.is_empty() {
+            Ok(runner)
+        } else {
+            Err(instances_alive(seq, &alive))
+        }
     }
     .await;
     finish(session, outcome, "begin").await
@@ -164,15 +178,15 @@ async fn end(
         let state = MigrationState::RolledBack;
         runner.state(session, rollback.seq, state).await?;
         runner.names(session, &names).await
-    }
-    .await;
+    };
+    let outcome: Result<(), SchemaError> = outcome.await;
     finish(session, outcome, "end").await
 }
 
 /// Commits if the work succeeded, else rolls back.
 async fn finish<T>(
     session: &mut dyn SchemaSession,
-    outcome: Result<T, SchemaError>,
+    outcome: Result<T, impl Into<Refusal>>,
     part: &str,
 ) -> Result<T, Refusal> {
     match outcome {

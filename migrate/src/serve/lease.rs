@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use linchpin_core::Timestamp;
-use linchpin_core::schema::{SchemaSession, SchemaStore, TransactionMode};
+use linchpin_core::schema::{Dialect, SchemaSession, SchemaStore, TransactionMode};
 use linchpin_core::store::Names;
 
 use super::present_names;
@@ -14,6 +14,8 @@ use crate::plan::Declared;
 
 /// How long a lease lasts.
 const LEASE: Duration = Duration::from_secs(30);
+/// How long a renewal waits for a runner that moves the window. It ends before the next renewal.
+const PATIENCE: Duration = Duration::from_secs(8);
 
 /// A server that may serve a database.
 pub struct Serving {
@@ -63,7 +65,7 @@ impl Serving {
             Some(session) => session,
             None => store.connect().await?,
         };
-        let epoch = self.renewed(&mut *session).await?;
+        let epoch = self.renewed(&mut *session, store.dialect()).await?;
         let changed = epoch != self.names.epoch;
         if changed {
             self.names = present_names(store, &mut *session, of).await?;
@@ -75,10 +77,12 @@ impl Serving {
     pub(super) async fn renewed(
         &mut self,
         session: &mut dyn SchemaSession,
+        dialect: &dyn Dialect,
     ) -> Result<u64, Refusal> {
         let begun = Instant::now();
+        session.set_lock_timeout(PATIENCE);
         session.begin(TransactionMode::Write).await?;
-        match self.renew_within(session).await {
+        match self.renew_within(session, dialect).await {
             Ok(epoch) => {
                 session.commit().await?;
                 self.renewed_at = begun;
@@ -91,8 +95,12 @@ impl Serving {
         }
     }
 
-    async fn renew_within(&mut self, session: &mut dyn SchemaSession) -> Result<u64, Refusal> {
-        let (min, max, epoch) = ledger::window(session).await?;
+    async fn renew_within(
+        &mut self,
+        session: &mut dyn SchemaSession,
+        dialect: &dyn Dialect,
+    ) -> Result<u64, Refusal> {
+        let (min, max, epoch) = ledger::window(session, dialect).await?;
         let seq = self.instance.seq;
         if seq < min || seq > max {
             return Err(Refusal::new(

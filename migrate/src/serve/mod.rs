@@ -84,7 +84,7 @@ pub async fn start(
     let checked = target.checked(session, check).await;
     session.rollback().await;
     let mut serving = checked?;
-    serving.renewed(session).await?;
+    serving.renewed(session, store.dialect()).await?;
     serving.session = Some(own);
     Ok(serving)
 }

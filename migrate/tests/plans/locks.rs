@@ -7,9 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use linchpin_migrate::{
-    Applied, Change, Exit, Mode, Options, Phase, Refusal, SchemaCheck, StepState, start,
-};
+use linchpin_migrate::{Applied, Change, Exit, Options, Refusal, StepState};
 use serde_json::json;
 use tokio_postgres::{Client, NoTls};
 
@@ -20,7 +18,7 @@ use crate::support::{Database, Step, chain_with, entity_with, index, options, re
 const LOCK_TIMEOUT: Duration = Duration::from_millis(15);
 
 /// A table before and after a change of nearly each kind.
-fn changes(table: &str) -> [Step; 2] {
+pub(crate) fn changes(table: &str) -> [Step; 2] {
     let ix = |field: &str| index("ix", table, field);
     let before = entity_with(
         table,
@@ -61,7 +59,7 @@ fn changes(table: &str) -> [Step; 2] {
 }
 
 /// A database with the first of two migrations and some rows.
-async fn filled(table: &str) -> Database {
+pub(crate) async fn filled(table: &str) -> Database {
     let database = Database::postgres().with(&[&REVIEWED]);
     let [first, _] = changes(table);
     database.done(&chain_with(&[first])).await;
@@ -193,7 +191,7 @@ async fn no_statement_reads_a_table_that_it_has_locked_for_others() {
 }
 
 /// A session of somebody else.
-async fn other(database: &Database) -> Client {
+pub(crate) async fn other(database: &Database) -> Client {
     let (client, connection) = tokio_postgres::connect(&database.url, NoTls)
         .await
         .expect("open");
@@ -201,9 +199,9 @@ async fn other(database: &Database) -> Client {
     client
 }
 
-/// Runs a future to its end on a clock that stands still, but for pauses between two attempts of
-/// the engine and between its looks at the build of an index. `paused` is called again and again
-/// in such a pause.
+/// Runs a future to its end on a clock that runs ahead in pauses between two attempts of the engine
+/// and between its looks at the build of an index. `paused` is called again and again in such a
+/// pause.
 async fn without_pauses<T>(
     watcher: &Client,
     run: impl Future<Output = T>,
@@ -215,21 +213,19 @@ async fn without_pauses<T>(
                  OR wait_event_type = 'Lock' AND query LIKE '%INDEX CONCURRENTLY%')";
     let mut run = pin!(run);
     loop {
-        let resting = async {
-            while watcher
-                .query_one(rests, &[])
-                .await
-                .expect("a row")
-                .get::<_, i64>(0)
-                == 0
-            {}
+        let look = async {
+            let row = watcher.query_one(rests, &[]).await.expect("a row");
+            if row.get::<_, i64>(0) == 0 {
+                // As long as the look took.
+                return tokio::time::advance(Duration::from_millis(2)).await;
+            }
             paused().await;
             // Less than any limit of the engine: a moment without work may be taken for a pause.
             tokio::time::advance(Duration::from_secs(4)).await;
         };
         tokio::select! {
             done = &mut run => return done,
-            () = resting => {}
+            () = look => {}
         }
     }
 }
@@ -297,7 +293,10 @@ async fn a_lock_of_another_session_ends_a_step_without_a_trace() {
     for step in &plan.migrations[0].steps {
         // A new name of an index needs no lock of the table.
         if kinds.contains(&step.kind) || step.kind == "renameIndex" {
-            database.run(&two, &one).await.expect("a step");
+            let run = database.run(&two, &one);
+            without_pauses(&watcher, run, async || ())
+                .await
+                .expect("a step");
             continue;
         }
         kinds.push(step.kind);
@@ -335,7 +334,10 @@ async fn a_lock_of_another_session_ends_a_step_without_a_trace() {
             Ok(done) => assert_eq!(done.steps, [step.id.clone()]),
             Err(refusal) => {
                 assert_eq!(step.kind, "validateCheck", "{}", refusal.text());
-                database.run(&two, &one).await.expect("a step");
+                let run = database.run(&two, &one);
+                without_pauses(&watcher, run, async || ())
+                    .await
+                    .expect("a step");
             }
         }
     }
@@ -349,76 +351,4 @@ async fn a_lock_of_another_session_ends_a_step_without_a_trace() {
     database.is_at_head(&two).await;
     drop(running);
     clock.await.expect("no panic").expect_err("no message");
-}
-
-/// Waits until an index of the table is under construction.
-async fn building(watcher: &Client) {
-    let sql = "SELECT count(*) FROM pg_stat_activity a, pg_index i \
-               WHERE i.indrelid = 'users'::regclass AND NOT i.indisvalid \
-               AND a.datname = current_database() AND a.wait_event_type = 'Lock' \
-               AND a.query LIKE 'CREATE INDEX CONCURRENTLY%'";
-    while watcher
-        .query_one(sql, &[])
-        .await
-        .expect("a row")
-        .get::<_, i64>(0)
-        == 0
-    {}
-}
-
-/// An older transaction keeps the build of an index from its end. Meanwhile an instance of the
-/// earlier binary starts, and one of the later binary is refused. Then the connection is lost.
-#[tokio::test(flavor = "multi_thread")]
-async fn the_build_of_an_index_may_be_watched_and_cut_off() {
-    let database = filled("users").await;
-    let [first, second] = changes("users");
-    let (one, two) = (chain_with(&[first.clone()]), chain_with(&[first, second]));
-    let (holder, watcher) = (other(&database).await, other(&database).await);
-    let read = "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM pg_class";
-    let patient = Options {
-        phase: Some(Phase::Expand),
-        index_wait: Duration::from_mins(1),
-        ..options()
-    };
-    let starts = async |of: &linchpin_migrate::Chain| {
-        let declared = database.declared(of);
-        let check = SchemaCheck::Error;
-        start(&*database.store, (of, &declared), Mode::Production, check).await
-    };
-
-    holder.batch_execute(read).await.expect("read");
-    let mut run = pin!(database.run(&two, &patient));
-    tokio::select! {
-        done = &mut run => panic!("{done:?}"),
-        () = building(&watcher) => {}
-    }
-    let serving = starts(&one)
-        .await
-        .unwrap_or_else(|refusal| panic!("{}", refusal.text()));
-    serving.release(&*database.store).await.expect("stopped");
-    let refusal = starts(&two).await.expect_err("it is not expanded");
-    assert_eq!(refusal.exit, Exit::Refused, "{}", refusal.text());
-    let cut = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
-               WHERE datname = current_database() AND query LIKE 'CREATE INDEX CONCURRENTLY%'";
-    watcher.query(cut, &[]).await.expect("cut off");
-    let refusal = run.await.expect_err("the connection is lost");
-    assert_eq!(
-        (refusal.code, refusal.exit),
-        ("target_unreachable", Exit::Target)
-    );
-    let invalid = "SELECT count(*) FROM pg_index WHERE NOT indisvalid";
-    assert_eq!(database.number(invalid).await, 1);
-    // The earlier binary may start beside what is left of the build.
-    let serving = starts(&one)
-        .await
-        .unwrap_or_else(|refusal| panic!("{}", refusal.text()));
-    serving.release(&*database.store).await.expect("stopped");
-
-    holder.batch_execute("COMMIT").await.expect("ended");
-    database.done(&two).await;
-    assert_eq!(database.number(invalid).await, 0);
-    let serving = starts(&two)
-        .await
-        .unwrap_or_else(|refusal| panic!("{}", refusal.text()));
-    serving.release(&*database.store).await.expect("stopped");
 }

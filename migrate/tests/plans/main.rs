@@ -7,6 +7,7 @@ mod server;
 mod support;
 
 mod approval;
+mod beside;
 mod history;
 mod locks;
 mod phases;

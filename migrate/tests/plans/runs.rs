@@ -13,6 +13,7 @@ on_both_stores!(
     a_difference_in_a_touched_table_is_refused,
     a_run_that_lost_its_lock_ends_at_once,
     a_step_of_another_build_is_refused,
+    an_instance_that_starts_while_the_window_closes_keeps_it_open,
 );
 
 fn first() -> Snapshot {
@@ -234,6 +235,44 @@ async fn a_step_of_another_build_is_refused(database: &Database) {
         ("step_changed", Exit::Planning)
     );
     assert!(refusal.message.contains("0002.01"), "{refusal}");
+}
+
+/// A trigger writes the lease of an instance in the moment in which the run closes the window: after
+/// the run has read the leases, and before it changes the table.
+async fn an_instance_that_starts_while_the_window_closes_keeps_it_open(database: &Database) {
+    filled(database).await;
+    database.lease("late", 1).await;
+    database
+        .execute("CREATE TABLE linchpin_late AS SELECT * FROM linchpin_instances")
+        .await;
+    database.stop_instances().await;
+    let insert = "INSERT INTO linchpin_instances SELECT * FROM linchpin_late";
+    let trigger = "CREATE TRIGGER late AFTER UPDATE ON linchpin_schema FOR EACH ROW \
+                   WHEN (new.min_seq > old.min_seq)";
+    if database.is_sqlite() {
+        let sql = format!("{trigger} BEGIN {insert}; END");
+        database.execute(&sql).await;
+    } else {
+        let function = format!(
+            "CREATE FUNCTION late() RETURNS trigger LANGUAGE plpgsql AS \
+             'BEGIN {insert}; RETURN NULL; END'"
+        );
+        database.execute(&function).await;
+        let sql = format!("{trigger} EXECUTE FUNCTION late()");
+        database.execute(&sql).await;
+    }
+    let two = chain(&[first(), second()]);
+    let refusal = database.apply(&two, None).await.expect_err("refused");
+    assert_eq!(
+        (refusal.code, refusal.exit),
+        ("instances_alive", Exit::Incomplete)
+    );
+    assert!(refusal.message.contains("late"), "{refusal}");
+    assert_eq!(database.ledger().await.min_seq, 1);
+    // It has stopped.
+    database.execute("DELETE FROM linchpin_late").await;
+    database.done(&two).await;
+    assert_eq!(database.ledger().await.min_seq, 2);
 }
 
 /// Statements of Postgres that are no transactions may be done before a crash and not recorded.
