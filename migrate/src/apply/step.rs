@@ -58,6 +58,12 @@ impl Run<'_> {
                 Err(failure) => failure,
             };
             self.session.rollback().await;
+            // What another runner has done since is no fault of the tables.
+            let looked = self.runner.look(&mut *self.session).await;
+            let failure = match looked {
+                Err(lost) if lost.fault == SchemaFault::LockLost => lost.into(),
+                _ => failure,
+            };
             match failure {
                 failure if failure.is_lock_timeout() && attempt < attempts => {
                     sleep(with_jitter(pause)).await;

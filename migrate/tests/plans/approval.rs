@@ -42,16 +42,16 @@ async fn filled(database: &Database, rows: u32) {
 }
 
 /// Applies the second migration with a digest.
-async fn apply(database: &Database, digest: &Option<String>) -> Result<Applied, Refusal> {
+async fn apply(database: &Database, digest: Option<&String>) -> Result<Applied, Refusal> {
     let options = Options {
-        approve: digest.clone(),
+        approve: digest.cloned(),
         ..options()
     };
     database.run(&dropped(), &options).await
 }
 
 /// A run with this digest is refused, and nothing of it has started.
-async fn is_refused(database: &Database, digest: &Option<String>) {
+async fn is_refused(database: &Database, digest: Option<&String>) {
     let refusal = apply(database, digest).await.expect_err("refused");
     assert_eq!(
         (refusal.code, refusal.exit),
@@ -77,10 +77,10 @@ async fn a_digest_approves_no_other_database(database: &Database) {
         other.digest(&dropped()).await,
     );
     assert!(own.is_some() && own != others, "{own:?}");
-    is_refused(&other, &own).await;
-    is_refused(database, &others).await;
-    apply(database, &own).await.expect("approved");
-    apply(&other, &others).await.expect("approved");
+    is_refused(&other, own.as_ref()).await;
+    is_refused(database, others.as_ref()).await;
+    apply(database, own.as_ref()).await.expect("approved");
+    apply(&other, others.as_ref()).await.expect("approved");
 }
 
 /// A restored copy has the id of its source in the ledger.
@@ -92,8 +92,8 @@ async fn a_digest_approves_no_copy_of_its_database(database: &Database) {
         copy.ledger().await.database_id
     );
     let digest = database.digest(&dropped()).await;
-    is_refused(&copy, &digest).await;
-    apply(database, &digest).await.expect("approved");
+    is_refused(&copy, digest.as_ref()).await;
+    apply(database, digest.as_ref()).await.expect("approved");
 }
 
 async fn a_digest_holds_within_a_size_class(database: &Database) {
@@ -105,9 +105,9 @@ async fn a_digest_holds_within_a_size_class(database: &Database) {
     assert_eq!(database.digest(&dropped()).await, digest);
     // The table grows beyond 1,000 rows, and shrinks again.
     insert(database, 900, 200).await;
-    is_refused(database, &digest).await;
+    is_refused(database, digest.as_ref()).await;
     database.execute("DELETE FROM users WHERE age >= 900").await;
-    apply(database, &digest).await.expect("approved");
+    apply(database, digest.as_ref()).await.expect("approved");
 }
 
 /// The entity with a field that is added, one that is dropped and one that becomes required, with

@@ -30,7 +30,10 @@ async fn building(watcher: &Client) {
 async fn the_build_of_an_index_may_be_watched_and_cut_off() {
     let database = filled("users").await;
     let [first, second] = changes("users");
-    let (one, two) = (chain_with(&[first.clone()]), chain_with(&[first, second]));
+    let (one, two) = (
+        chain_with(std::slice::from_ref(&first)),
+        chain_with(&[first, second]),
+    );
     let (holder, watcher) = (other(&database).await, other(&database).await);
     let read = "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM pg_class";
     let patient = Options {
