@@ -12,17 +12,20 @@ pub use crate::entity::{
     Tenant, TransformDesc, Ttl, UniqueDesc, VersionDesc,
 };
 pub use crate::entity::{EntityParts, ProjectionParts};
+pub use crate::entity::{F, FieldAt};
 use crate::entity::{TypeAt, ValueAt};
 pub use crate::filter::{CtxPath, FilterSpec, Op, OperandSpec, SourceSpec};
 pub use crate::operation::{
     Aggregate, ArrayWrite, AssignSpec, Batch, Collection, CollectionMethod, ComputedAggregate,
     Consume, Derive, Exists, FieldUpdate, Increment, Lookup, Merge, Method, NamedSort, OpSpec,
     Operation, Output, ParamSpec, Part, Place, Restore, RouteSpec, Search, Seg, Transition, Upsert,
-    Whole, assert_action, assert_apart, assert_audited, assert_operation_audited, assert_scoped,
-    assert_unique, beginnings,
+    Whole,
 };
 pub use crate::operation::{Custom, CustomOutput, Shape, custom_params};
-pub use crate::package::{EntityEntry, Package};
+pub use crate::package::{
+    EntityEntry, Package, assert_action, assert_apart, assert_audited, assert_operation_audited,
+    assert_scoped, assert_unique, beginnings,
+};
 pub use crate::policy::{
     AuthDesc, EventDesc, GuardArg, GuardDesc, Idempotency, MiddlewareDesc, PermissionDesc,
     PolicyDesc, RateLimit,
@@ -57,7 +60,7 @@ pub use computed::{BodyOf, ComputedBody, NoBody};
 pub use events::{
     OperationOf, assert_changes, assert_schema, is_poisoned, is_untyped, operation, refuse,
 };
-pub use fields::{F, FieldAt, fields};
+pub use fields::fields;
 pub use gates::{Along, Gated, Links, Open, expect_no_circle, gated, is_circle, target};
 pub use items::{
     Holds, Itself, Members, NoPatch, Shown, Unnamed, deserialize_enum, enum_from_value,

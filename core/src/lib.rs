@@ -20,7 +20,7 @@ pub mod indexed;
 pub mod json;
 pub mod layout;
 pub mod operation;
-mod package;
+pub mod package;
 pub mod policy;
 #[cfg(feature = "axum")]
 #[doc(hidden)]

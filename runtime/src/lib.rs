@@ -63,7 +63,7 @@ pub use linchpin_core::{
     Actor, ActorKind, Attached, Code, ContextDesc, ContextValue, DecodeError, Embedded, Entity,
     EntityEntry, Error, Field, FieldEnum, Json, Operation, Package, Page, PageArgs, Param,
     ParseTimestampError, Problem, Result, Roles, Timestamp, TypeAt, Uuid, Value, ValueAt, ValueRef,
-    context, entity, filter, schema, suggest, validate,
+    context, entity, filter, package, schema, suggest, validate,
 };
 #[cfg(feature = "jwt")]
 #[doc(inline)]

@@ -17,7 +17,6 @@ pub use crate::operation::CustomCall;
 pub use crate::operation::OnPostgres;
 #[cfg(feature = "sqlite")]
 pub use crate::operation::OnSqlite;
-pub use crate::operation::assert_route_audited;
 pub use crate::operation::custom_call::{
     Erased, made_nothing, made_optional, made_record, made_records, made_value,
 };
@@ -26,6 +25,7 @@ pub use crate::operation::{Chooser, Handler, OnMemory};
 pub use crate::resource::{Adapter, answer, run};
 pub use axum::{extract::FromRequestParts, http::request::Parts};
 pub use linchpin_core::__private::*;
+pub use linchpin_core::package::assert_route_audited;
 pub use linchpin_macros::__operation;
 
 /// A future behind a pointer, as a middleware returns it.

@@ -4,7 +4,8 @@
 #![allow(missing_docs)]
 
 use linchpin::http::AuthDesc;
-use linchpin::operation::{Method, ParamSpec, Place, Seg, find_duplicates};
+use linchpin::operation::{Method, ParamSpec, Place, Seg};
+use linchpin::package::find_duplicates;
 use linchpin::prelude::*;
 use linchpin::{FieldEnum, entity, operation, package, route};
 
@@ -104,7 +105,7 @@ static COPY: Package = package!(
     entities = [entity(Post, [BY_SLUG])]
 );
 
-const _: () = linchpin::operation::assert_distinct_routes(&[&BLOG]);
+const _: () = linchpin::package::assert_distinct_routes(&[&BLOG]);
 
 fn routes(operation: Operation<Post>) -> Vec<(Method, &'static [Seg])> {
     operation

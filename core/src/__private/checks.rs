@@ -1,8 +1,8 @@
 //! Const assertions: checks of types that a macro knows only by name.
 
-use super::fields::FieldAt;
+use crate::entity::FieldAt;
 use crate::entity::{EntityDesc, Field, FieldType, Flags, Kind, Pagination, TypeAt};
-use crate::operation::Sentence;
+use crate::package::Sentence;
 use crate::{ContextDesc, ContextValue};
 
 const fn bit(kind: Kind) -> u16 {

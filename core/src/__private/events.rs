@@ -3,7 +3,8 @@
 
 use crate::entity::{Entity, EntityDesc, FieldDesc, Kind};
 use crate::event::Change;
-use crate::operation::{Method, OpSpec, Operation, Sentence};
+use crate::operation::{Method, OpSpec, Operation};
+use crate::package::Sentence;
 
 /// `A: OperationOf<B>` holds only if both are the same type.
 ///

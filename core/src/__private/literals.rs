@@ -1,6 +1,6 @@
 //! The values of literals in declarations.
 
-use super::fields::{F, FieldAt};
+use crate::entity::{F, FieldAt};
 use crate::entity::{Field, FieldType, TypeAt};
 use crate::{Timestamp, Value};
 

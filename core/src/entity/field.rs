@@ -3,9 +3,8 @@
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::{Comparand, Entity, FieldDesc};
+use super::{Comparand, Entity, FieldDesc, canonical_value};
 use crate::filter::{Filter, Op, Operand, Source};
-use crate::validate::canonical_value;
 use crate::{DecodeError, Timestamp, Value, ValueRef};
 
 /// The type of a field. It determines the wire form, the storage form and the operators.

@@ -8,6 +8,7 @@ mod field_set;
 pub mod page;
 mod position;
 mod relation;
+mod stored;
 mod summary;
 mod transform;
 mod typed;
@@ -24,8 +25,13 @@ pub use field::{
 };
 pub use field_set::FieldSet;
 pub use page::{Direction, ListQuery, Page, PageArgs, Paging, Upserted};
+#[doc(hidden)]
+pub use position::{F, FieldAt};
 pub use position::{ItemAt, ItemPatchAt, TypeAt, ValueAt};
 pub use relation::{Link, Many, OnDelete, One, Relation};
+#[doc(hidden)]
+pub use stored::{Flaw, canonical, canonical_value, out_of_range};
+pub(crate) use stored::{NOT_FINITE, TOO_GREAT};
 pub use summary::{Least, Summary};
 pub use transform::{
     EnumText, OldRecord, OldValue, TransformDesc, TransformError, TransformFn, TransformFrom,

@@ -1,7 +1,17 @@
 //! Fields by position, for generated methods.
 
-use super::{Field, ItemOf, ItemPatchOf, ValueOf};
-use crate::__private::F;
+use super::{Entity, Field, ItemOf, ItemPatchOf, ValueOf};
+
+/// The field at a position, in order of declaration. Operations find markers by position, in any
+/// module.
+pub trait FieldAt<const INDEX: usize>: Entity {
+    /// `post::status`.
+    type Marker: Field<Entity = Self>;
+}
+
+/// The marker of the field at a position. The name is one letter so that expansions of operations
+/// are easy to read.
+pub type F<E, const INDEX: usize> = <E as FieldAt<INDEX>>::Marker;
 
 /// The type of the field at a position, counted from 0. Generated methods use it because it works
 /// in every module.

@@ -3,8 +3,8 @@
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use super::stored::out_of_range;
 use super::{EnumDesc, FieldType, Kind, SourceLine};
-use crate::validate::out_of_range;
 use crate::{DecodeError, Value, ValueRef};
 
 /// A function of a migration, as `#[transform]` records it.

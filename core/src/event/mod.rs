@@ -1,13 +1,12 @@
 //! Events of committed changes, and how a statement records them.
 //!
-//! A statement that changes records has a [`Recording`]. The store fills it from the changed rows.
+//! A statement that changes records has a [`Recording`](crate::store::Recording). The store fills it
+//! from the changed rows.
 //! It writes the [entries](Entry) of a commit as one row of its outbox, in the same transaction,
 //! and hands them over after the commit.
 
 mod change;
-mod many;
 mod payload;
-mod record;
 mod stored;
 
 use std::borrow::Cow;
@@ -18,7 +17,6 @@ use crate::{Timestamp, Uuid};
 
 pub use change::{Change, ChangeEvent};
 pub use payload::Payload;
-pub use record::{Audience, Name, Recording, RouteEvent};
 pub use stored::{Entry, OutboxRow, StoredText};
 
 /// A committed mutation.

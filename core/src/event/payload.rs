@@ -34,7 +34,7 @@ struct Lazy {
 impl Payload {
     /// JSON within a text that others share. `beyond` is the place of an object whose members are
     /// added to those at `at`.
-    pub(super) fn within(whole: &Arc<str>, at: Range<usize>, beyond: Option<Range<usize>>) -> Self {
+    pub(crate) fn within(whole: &Arc<str>, at: Range<usize>, beyond: Option<Range<usize>>) -> Self {
         Self(Arc::new(Lazy {
             whole: Arc::clone(whole),
             at,
@@ -44,12 +44,12 @@ impl Payload {
     }
 
     /// JSON from a text, which is known to be valid.
-    pub(super) fn of(text: &str) -> Self {
+    pub(crate) fn of(text: &str) -> Self {
         Self::within(&Arc::from(text), 0..text.len(), None)
     }
 
     /// `null`.
-    pub(super) fn null() -> Self {
+    pub(crate) fn null() -> Self {
         static NULL: OnceLock<Payload> = OnceLock::new();
         NULL.get_or_init(|| Self::of("null")).clone()
     }

@@ -26,7 +26,7 @@ pub struct Entry {
     pub internal: bool,
     /// Whether the outbox stores it. If not, its consumers get it in process after the commit.
     pub stored: bool,
-    pub(super) text: Arc<str>,
+    pub(crate) text: Arc<str>,
 }
 
 /// The events of one commit, with their number in the outbox.

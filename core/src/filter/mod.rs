@@ -5,8 +5,6 @@
 //! all stores must return the same.
 
 pub mod eval;
-mod json;
 mod tree;
 
-pub use json::FilterError;
 pub use tree::{CtxPath, Filter, FilterSpec, Linked, Op, Operand, OperandSpec, Source, SourceSpec};

@@ -4,12 +4,36 @@ use super::{Answer, Kind, Options};
 use crate::Code;
 use crate::entity::EntityDesc;
 use crate::filter::FilterSpec;
-use crate::store::{Function, Group, Truncate};
+use crate::timestamp::Truncate;
 use linchpin_vocabulary::kind::{self as facts, KindFacts};
 
 /// The maximum number of groups in a response. More are refused, because a response that grows with
 /// the table can become too large for memory.
 pub const MOST_GROUPS: u32 = 100_000;
+
+/// A key that records are grouped by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Group {
+    /// The position of the field.
+    pub field: usize,
+    /// Groups dates by periods. The key is the first instant of the period.
+    pub truncate: Option<Truncate>,
+}
+
+/// An aggregate function. It ignores nulls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Function {
+    /// The number of records.
+    Count,
+    /// The sum: an integer for integers, 0 without values.
+    Sum,
+    /// The mean, always a double; null without values.
+    Avg,
+    /// The minimum; null without values.
+    Min,
+    /// The maximum; null without values.
+    Max,
+}
 
 /// The options of an aggregate.
 #[derive(Debug)]

@@ -5,7 +5,6 @@
 
 mod aggregate;
 mod array;
-mod audited;
 mod batch;
 mod build;
 mod collection;
@@ -13,7 +12,6 @@ mod computed_aggregate;
 mod consume;
 mod custom;
 mod derive;
-mod duplicates;
 mod exists;
 mod extra;
 mod field_update;
@@ -21,15 +19,13 @@ mod increment;
 mod kind;
 mod lookup;
 mod restore;
-mod scoped;
 mod search;
 mod spec;
 mod transition;
 mod upsert;
 
-pub use aggregate::{Aggregate, MOST_GROUPS, Output};
+pub use aggregate::{Aggregate, Function, Group, MOST_GROUPS, Output};
 pub use array::{ArrayAction, ArrayWrite};
-pub use audited::{assert_action, assert_audited, assert_operation_audited, assert_route_audited};
 pub use batch::Batch;
 pub use collection::{Collection, ItemBounds, Method as CollectionMethod};
 pub use computed_aggregate::ComputedAggregate;
@@ -38,11 +34,6 @@ pub use consume::Consume;
 pub use custom::custom_params;
 pub use custom::{Custom, MOST_HANDLERS, Output as CustomOutput, Shape, StoreHandler};
 pub use derive::{Derive, MOST_DERIVED, Merge, Part, Through};
-#[doc(hidden)]
-pub use duplicates::sentence::Sentence;
-pub use duplicates::{
-    assert_apart, assert_distinct_routes, assert_unique, beginnings, find_duplicates,
-};
 pub use exists::Exists;
 pub use extra::ExtraRouteSpec;
 pub use field_update::FieldUpdate;
@@ -50,7 +41,6 @@ pub use increment::Increment;
 pub use kind::{Answer, Fixed, Kind, NamedSort, Options};
 pub use lookup::Lookup;
 pub use restore::Restore;
-pub use scoped::assert_scoped;
 pub use search::Search;
 pub use spec::{
     AssignSpec, Method, OpSpec, Operation, ParamSpec, Place, Returns, RouteSpec, Seg, Subject,

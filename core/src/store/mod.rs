@@ -16,6 +16,7 @@ mod names;
 mod numbers;
 mod outbox;
 mod plan;
+mod recording;
 mod rows;
 mod sql;
 mod transaction;
@@ -40,6 +41,7 @@ pub use plan::{
     After, Assign, AssignValue, Compute, Figure, Function, Group, Order, Pick, Plan, Truncate,
     aggregate_kinds,
 };
+pub use recording::{Audience, Name, Recording, RouteEvent};
 pub use rows::{Note, Notes, Projection, Row, Rows};
 pub use sql::{SqlAnswer, SqlColumns, SqlDriver, SqlQuery, SqlRow, SqlSession, SqlTransaction};
 pub use transaction::{Patience, Transaction};

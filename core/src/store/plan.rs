@@ -1,6 +1,7 @@
 //! Plans: statements in a form that does not depend on the store.
 
 use super::CustomSql;
+pub use crate::operation::{Function, Group};
 pub use crate::timestamp::Truncate;
 
 use crate::Value;
@@ -461,15 +462,6 @@ impl PartialEq for Figure {
     }
 }
 
-/// A key that records are grouped by.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Group {
-    /// The position of the field.
-    pub field: usize,
-    /// Groups dates by periods. The key is the first instant of the period.
-    pub truncate: Option<Truncate>,
-}
-
 /// A value computed from a group of records.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Compute {
@@ -479,21 +471,6 @@ pub struct Compute {
     pub field: usize,
     /// The condition on the records of the group.
     pub filter: Filter,
-}
-
-/// An aggregate function. It ignores nulls.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Function {
-    /// The number of records.
-    Count,
-    /// The sum: an integer for integers, 0 without values.
-    Sum,
-    /// The mean, always a double; null without values.
-    Avg,
-    /// The minimum; null without values.
-    Min,
-    /// The maximum; null without values.
-    Max,
 }
 
 impl Compute {

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 pub use crate::row::Row;
 
+use super::Recording;
 use crate::entity::{EntityDesc, FieldDesc};
 use crate::event::Entry;
-use crate::event::Recording;
 use crate::{Value, ValueRef};
 
 /// The fields of a record in a response, with the prepared JSON text before each value.

@@ -4,6 +4,7 @@
 //! path segments, and the [`Validator`] checks values from all sources.
 
 mod draft;
+mod filter;
 #[cfg(test)]
 mod fixture;
 mod format;
@@ -14,12 +15,13 @@ mod rules;
 mod scalar;
 mod tree;
 
+pub use crate::entity::{Flaw, canonical, canonical_value, out_of_range};
 pub use draft::Draft;
+pub use filter::FilterError;
 pub use format::FORMATS;
 pub use input::{Body, Mode, read_draft, read_object, read_param_members, read_whole};
 pub use path::MOST as MOST_PROBLEMS;
 pub use rules::Validator;
-pub use scalar::canonical_value;
-pub use scalar::{Flaw, MAX_INTEGER, list_value, parse_scalar};
-pub use scalar::{canonical, out_of_range, out_of_range_index};
+pub use scalar::out_of_range_index;
+pub use scalar::{MAX_INTEGER, list_value, parse_scalar};
 pub use tree::Json;

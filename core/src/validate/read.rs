@@ -3,9 +3,9 @@
 use std::borrow::Cow;
 
 use super::path::Path;
-use super::scalar::{IS_NULL, NOT_FINITE, NOT_LIST, NOT_OBJECT, NOT_STRING, canonical, from_json};
+use super::scalar::{IS_NULL, NOT_LIST, NOT_OBJECT, NOT_STRING, from_json};
 use super::tree::Json;
-use crate::entity::{DefaultDesc, FieldDesc, Flags, Kind, Rules};
+use crate::entity::{DefaultDesc, FieldDesc, Flags, Kind, NOT_FINITE, Rules, canonical};
 use crate::{Problem, Timestamp, Value};
 
 /// Reads values, and pushes their problems with their paths.

@@ -8,11 +8,11 @@ use regex::Regex;
 use super::format::Format;
 use super::path::Path;
 use super::read::Reader;
-use super::scalar::{
-    Flaw, HOLDS_NUL, MAX_INTEGER, NOT_FINITE, NOT_STRING, TOO_GREAT, not_one_of, too_long,
-};
+use super::scalar::{HOLDS_NUL, MAX_INTEGER, NOT_STRING, not_one_of, too_long};
 use super::tree::Json;
-use crate::entity::{Bound, EntityDesc, FieldDesc, Kind, Rules, SoftDelete};
+use crate::entity::{
+    Bound, EntityDesc, FieldDesc, Flaw, Kind, NOT_FINITE, Rules, SoftDelete, TOO_GREAT,
+};
 use crate::indexed::indexed_bytes;
 use crate::operation::ItemBounds;
 use crate::{Error, Problem, Result, Timestamp, Value};

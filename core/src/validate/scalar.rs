@@ -1,24 +1,14 @@
 //! Parses single values from text and from JSON leaves.
 
-use std::borrow::Cow;
-
 use super::tree::{Json, is_number};
 use crate::entity::EntityDesc;
-use crate::entity::{EnumDesc, FieldDesc, Flags, Kind, Rules};
+use crate::entity::{
+    EnumDesc, FieldDesc, Flags, Flaw, Kind, NOT_FINITE, Rules, TOO_GREAT, canonical,
+};
 use crate::indexed::known_bytes;
-use crate::{Problem, Timestamp, Value};
+use crate::{Timestamp, Value};
 
 pub use linchpin_vocabulary::limit::MAX_INTEGER;
-
-/// Returns the problem of a number that JSON clients cannot hold.
-#[doc(hidden)]
-pub fn out_of_range(value: &Value) -> Option<Flaw> {
-    match value {
-        Value::Int(n) if !(-MAX_INTEGER..=MAX_INTEGER).contains(n) => Some(TOO_GREAT),
-        Value::Float(n) if !n.is_finite() => Some(NOT_FINITE),
-        _ => None,
-    }
-}
 
 /// Returns the problem of a computed text that is too long for the index of its field.
 #[doc(hidden)]
@@ -34,30 +24,6 @@ pub fn out_of_range_index(
         .filter(|length| *length > 128)?;
     let most = known_bytes(entity).get(field).copied().flatten()?;
     (length > most).then(|| too_long(most))
-}
-
-/// Why a value does not have its field's type. It becomes a [`Problem`] at the position of the
-/// value.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Flaw {
-    /// A stable code, such as `type` or `format`.
-    pub code: &'static str,
-    /// A sentence for people. It never contains the value.
-    pub message: Cow<'static, str>,
-}
-
-impl Flaw {
-    pub(super) const fn new(code: &'static str, message: &'static str) -> Self {
-        Self {
-            code,
-            message: Cow::Borrowed(message),
-        }
-    }
-
-    /// Returns the problem at a path, such as `query:score[gt]` or `path:slug`.
-    pub fn at(self, path: impl Into<String>) -> Problem {
-        Problem::new(path, self.code, self.message)
-    }
 }
 
 /// Parses a value from the query or from a path segment.
@@ -143,8 +109,6 @@ pub(super) const NOT_LIST: Flaw = Flaw::new("type", "must be a list");
 pub(super) const NOT_OBJECT: Flaw = Flaw::new("type", "must be an object");
 pub(super) const HOLDS_NUL: Flaw = Flaw::new("format", "must not hold the character U+0000");
 pub(super) const IS_NULL: Flaw = Flaw::new("null_not_allowed", "must not be null");
-pub(super) const TOO_GREAT: Flaw = Flaw::new("range", "must be within ±9007199254740991");
-pub(super) const NOT_FINITE: Flaw = Flaw::new("range", "must be a finite number");
 
 /// Reads a scalar from a JSON leaf. The rules check NUL in text, because typed input needs the
 /// check too.
@@ -185,35 +149,6 @@ fn plain_text(rules: &Rules, text: &str) -> Result<Value, Flaw> {
         Err(HOLDS_NUL)
     } else {
         Ok(Value::Text(canonical(rules, text.to_owned())))
-    }
-}
-
-/// Returns the stored form of a text. A UUID is converted to lower case, so that it has one form.
-#[doc(hidden)]
-pub fn canonical(rules: &Rules, mut text: String) -> String {
-    if rules.format == Some("uuid") {
-        text.make_ascii_lowercase();
-    }
-    text
-}
-
-/// Returns the stored form of a value from code.
-#[doc(hidden)]
-pub fn canonical_value(field: &FieldDesc, value: Value) -> Value {
-    let rules = if matches!(field.kind, Kind::StringArray) {
-        field.rules.each.unwrap_or(&Rules::NONE)
-    } else {
-        field.rules
-    };
-    match value {
-        Value::Text(text) => Value::Text(canonical(rules, text)),
-        Value::Strings(texts) => Value::Strings(
-            texts
-                .into_iter()
-                .map(|text| canonical(rules, text))
-                .collect(),
-        ),
-        other => other,
     }
 }
 

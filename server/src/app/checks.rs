@@ -13,12 +13,12 @@ use crate::http::{
     Action, AuthDesc, ContextProviders, Endpoint, NamedCheck, PathGuard, Registry, RouteAuth,
     RouteGuard,
 };
-use crate::operation::find_duplicates;
 use crate::resource::{Adapters, CursorKey, Table};
 use crate::store::{Store, memory::Memory};
 use crate::suggest::did_you_mean;
 use crate::{Code, ContextDesc, EntityEntry, Error, Package, Result};
 use linchpin_core::causes;
+use linchpin_core::package::find_duplicates;
 
 pub(super) use crate::startup::startup;
 

@@ -32,7 +32,7 @@ pub use linchpin_core::event::{
     ActorRef, Change, ChangeEvent, EntityEvent, Entry, OutboxRow, Payload, RecordRef, StoredText,
     guard_fields,
 };
-pub(crate) use linchpin_core::event::{Audience, Name, Recording, RouteEvent};
+pub(crate) use linchpin_core::store::{Audience, Name, Recording, RouteEvent};
 
 use crate::entity::{Entity, FieldType};
 use crate::resource::{Adapter, Adapters};

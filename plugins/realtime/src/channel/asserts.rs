@@ -3,7 +3,8 @@
 
 use linchpin::entity::{EntityDesc, FieldType, Kind};
 use linchpin_core::__private::is_poisoned;
-use linchpin_core::operation::{OpSpec, Place, Sentence};
+use linchpin_core::operation::{OpSpec, Place};
+use linchpin_core::package::Sentence;
 use linchpin_vocabulary::event::{self, Flaw};
 
 use super::{Change, ChannelDesc, Mark, On, VariantDesc};

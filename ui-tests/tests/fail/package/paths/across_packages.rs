@@ -41,6 +41,6 @@ pub static BLOG: Package = package!(name = "blog", entities = [entity(Post, [])]
 
 pub static NEWS: Package = package!(name = "news", entities = [entity(Comment, [])]);
 
-const _: () = linchpin::operation::assert_distinct_routes(&[&BLOG, &NEWS]);
+const _: () = linchpin::package::assert_distinct_routes(&[&BLOG, &NEWS]);
 
 fn main() {}

@@ -1,10 +1,10 @@
 //! The const assertion that scopes name existing routes. `package!` makes it, because only the
 //! package knows the operations of an entity.
 
-use super::OpSpec;
+use super::EntityEntry;
 use super::audited::same;
 use super::duplicates::sentence::Sentence;
-use crate::package::EntityEntry;
+use crate::operation::OpSpec;
 
 /// Fails to compile if a scope names a route that is neither generated nor an operation in the
 /// package. A misspelt name would leave its route without the scope.

@@ -10,9 +10,9 @@ pub mod sentence;
 
 use self::compare::{Base, beginning, may_meet, same, same_below, same_text, whole};
 use self::sentence::{Mounted, Sentence, stop};
-use super::{OpSpec, RouteSpec};
+use super::{EntityEntry, Package};
 use crate::entity::{EntityDesc, SourceLine};
-use crate::package::{EntityEntry, Package};
+use crate::operation::{ExtraRouteSpec, OpSpec, RouteSpec};
 
 /// The five generated routes, in the order of [`EntityDesc::routes`].
 const CRUD: [&str; 5] = ["create", "list", "get", "update", "delete"];
@@ -22,7 +22,7 @@ const CRUD: [&str; 5] = ["create", "list", "get", "update", "delete"];
 enum Declared {
     Crud(usize),
     Operation(&'static OpSpec),
-    Extra(&'static super::ExtraRouteSpec),
+    Extra(&'static ExtraRouteSpec),
 }
 
 impl Declared {

@@ -2,15 +2,17 @@
 //!
 //! The runtime creates a recording. The store fills it and writes it in the transaction.
 
+mod many;
+
 use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::many::{self, Chunk};
-use super::{ActorRef, EntityEvent, Entry, Payload, RecordRef};
+use self::many::Chunk;
+use super::{Plan, Projection, Row};
 use crate::entity::EntityDesc;
+use crate::event::{ActorRef, EntityEvent, Entry, Payload, RecordRef};
 use crate::json::{write_str, write_value};
-use crate::store::{Plan, Projection, Row};
 use crate::{Timestamp, Uuid, Value, ValueRef};
 
 /// The events of one route: names, payload and audience.

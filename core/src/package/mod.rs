@@ -1,7 +1,19 @@
-//! Packages: the output of `package!`.
+//! Packages: the output of `package!`, and what it asserts of its entities and routes.
+
+mod audited;
+mod duplicates;
+mod scoped;
 
 use crate::entity::EntityDesc;
 use crate::operation::OpSpec;
+
+pub use audited::{assert_action, assert_audited, assert_operation_audited, assert_route_audited};
+#[doc(hidden)]
+pub use duplicates::sentence::Sentence;
+pub use duplicates::{
+    assert_apart, assert_distinct_routes, assert_unique, beginnings, find_duplicates,
+};
+pub use scoped::assert_scoped;
 
 /// A list of entities with their operations and routes; written by the macro `package!`.
 #[derive(Debug, Clone, Copy)]

@@ -1,9 +1,9 @@
 //! Const assertions of `package!(audited = [..])`: the package requires `audit` on routes with
 //! certain permissions.
 
+use super::EntityEntry;
 use super::duplicates::sentence::Sentence;
-use super::{Method, OpSpec};
-use crate::package::EntityEntry;
+use crate::operation::{Method, OpSpec};
 use crate::policy::{PermissionDesc, PolicyDesc};
 
 /// Fails to compile if a generated route changes records, requires one of the actions and is not

@@ -16,11 +16,11 @@
 
 use serde_json::{Value as Json, json};
 
-use super::{CtxPath, Filter, Op, Operand, Source};
+use super::parse_scalar;
 use crate::ContextDesc;
 use crate::entity::{EntityDesc, FieldDesc, Flags, Kind};
+use crate::filter::{CtxPath, Filter, Op, Operand, Source};
 use crate::operation::ParamSpec;
-use crate::validate::parse_scalar;
 use crate::{Value, ValueRef};
 
 /// Why JSON is not a valid filter of an entity.
@@ -561,5 +561,5 @@ impl From<FilterError> for crate::Error {
 }
 
 #[cfg(test)]
-#[path = "json_tests.rs"]
+#[path = "filter_tests.rs"]
 mod tests;
