@@ -57,6 +57,11 @@ impl Board {
         tasks.get_mut(id).expect("a task").0 = title.to_owned();
     }
 
+    /// Gives a task another title, if the server does so.
+    pub fn retitle(&self, id: &str, title: &str) -> Reply {
+        self.patch(id, json!({ self.title(): title }))
+    }
+
     /// Gives a task another tag.
     #[track_caller]
     pub fn retag(&self, tasks: &mut Tasks, id: &str, tag: &str) {

@@ -84,8 +84,9 @@ fn all_versions_on_sqlite() {
 
 #[test]
 fn killed_runs_on_sqlite() {
-    let folder = tempfile::tempdir().expect("a folder");
-    walk::killed::all(&sqlite(&folder));
+    let folders = [(); 2].map(|()| tempfile::tempdir().expect("a folder"));
+    let mut all = folders.iter();
+    walk::killed::all(|| sqlite(all.next().expect("two databases")));
 }
 
 #[test]
@@ -124,7 +125,7 @@ fn all_versions_on_postgres() {
 #[cfg(feature = "postgres")]
 #[test]
 fn killed_runs_on_postgres() {
-    walk::killed::all(&example_support::postgres::fresh_database());
+    walk::killed::all(example_support::postgres::fresh_database);
 }
 
 #[cfg(feature = "postgres")]

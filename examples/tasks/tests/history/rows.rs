@@ -7,7 +7,7 @@ use std::sync::Arc;
 use linchpin::schema::{Column, ColumnKind, SchemaSession, SchemaStore, Snapshot, Table};
 use linchpin::store::{DatabaseUrl, StoreProvider as _};
 use linchpin::{Timestamp, Value};
-use linchpin_migrate::{Chain, Declared, Options, apply};
+use linchpin_migrate::{Chain, Declared, Installed, Options, apply};
 
 /// The values of a record, by the names of its fields.
 pub type Record = BTreeMap<String, Value>;
@@ -112,6 +112,29 @@ impl Database {
             let done = session.execute(&sql, &values).await;
             done.unwrap_or_else(|error| panic!("{sql}: {error}"));
         });
+    }
+
+    /// The ledger as texts, without what differs between two databases of equal migrations: ids,
+    /// digests of plans, times, and numbers of attempts and rows.
+    pub fn ledger(&self) -> Vec<String> {
+        let installed = self.within(async |session| Installed::load(session).await);
+        let installed = installed.expect("a ledger");
+        let ledger = installed.ledger().expect("a ledger");
+        let window = (ledger.seq, ledger.min_seq, ledger.max_seq);
+        let mut all = vec![format!("{window:?} {} {:?}", ledger.digest, ledger.names)];
+        for (seq, one) in &ledger.migrations {
+            let (digest, state) = (&one.digest, one.state.name());
+            all.push(format!(
+                "{seq} {} {digest} {state} {}",
+                one.name, one.document
+            ));
+        }
+        for (id, step) in &ledger.steps {
+            let (state, class) = (step.state.name(), step.class.name());
+            let failed = (step.rows_failed, &step.error);
+            all.push(format!("{id} {} {class} {state} {failed:?}", step.digest));
+        }
+        all
     }
 
     /// Removes the tables of the ledger.

@@ -1,6 +1,11 @@
 //! Runs that are killed at every place, while the versions that may serve go on to write.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use super::*;
+
+/// The tasks that are written all the time while a run is killed.
+const IN_FLIGHT: [&str; 2] = ["one", "spaces"];
 
 /// The places of every step. The step does not run again after the last one.
 const PLACES: [&str; 6] = [
@@ -14,9 +19,10 @@ const PLACES: [&str; 6] = [
 /// The places of a step that changes rows, besides.
 const BATCHES: [&str; 2] = ["batch:1:before-commit", "batch:1:after-commit"];
 
-/// Takes a new database over a rename and over a replaced column.
-pub fn all(url: &str) {
-    let mut walk = Walk::begin(url);
+/// Takes a new database over a rename and over a replaced column. The ledger is afterwards that of
+/// another database, whose runs nobody disturbs.
+pub fn all(mut make: impl FnMut() -> String) {
+    let mut walk = Walk::begin(&make());
     let first = snapshot(1);
     walk.database.fill(&first, &WITHOUT);
     let kept = walk.database.rows(&first, &WITHOUT);
@@ -30,6 +36,64 @@ pub fn all(url: &str) {
     }
     walk.version.done("plan --check");
     walk.server.expect("a server").stop();
+    assert_eq!(walk.database.ledger(), undisturbed(&make()));
+}
+
+/// The ledger after runs that nobody disturbs.
+fn undisturbed(url: &str) -> Vec<String> {
+    Version::new(1, url).done("apply");
+    let database = Database::new(url);
+    database.fill(&snapshot(1), &WITHOUT[1..]);
+    for number in [2, LIST] {
+        let version = Version::new(number, url);
+        version.done(&format!("apply{}", version.approval()));
+    }
+    database.ledger()
+}
+
+/// Ends a loop, also after a panic.
+struct End<'a>(&'a AtomicBool);
+
+impl Drop for End<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Writes tasks without a pause while some work runs. Each acknowledged write is expected
+/// afterwards, and each other one is refused as `schema_pending`. Returns the number of writes.
+fn beside(board: &Board, tasks: &mut Tasks, ids: [&String; 2], work: impl FnOnce()) -> usize {
+    let ended = AtomicBool::new(false);
+    let write = |id: &str| {
+        let (mut last, mut count) = (None, 0);
+        while !ended.load(Ordering::Relaxed) {
+            let title = format!("{id} {count}");
+            let reply = board.retitle(id, &title);
+            if reply.status == 200 {
+                (last, count) = (Some(title), count + 1);
+            } else {
+                assert_eq!(reply.status, 503, "{reply:?}");
+                assert_eq!(reply.body["code"], "schema_pending", "{reply:?}");
+            }
+        }
+        (last, count)
+    };
+    let write = &write;
+    std::thread::scope(|scope| {
+        let writers = ids.map(|id| (id, scope.spawn(move || write(id))));
+        {
+            let _end = End(&ended);
+            work();
+        }
+        let mut all = 0;
+        for (id, writer) in writers {
+            let (last, count) = writer.join().expect("no panic");
+            let task = tasks.get_mut(id).expect("a task");
+            task.0 = last.unwrap_or_else(|| task.0.clone());
+            all += count;
+        }
+        all
+    })
 }
 
 /// The faults of the steps of a phase.
@@ -52,14 +116,17 @@ impl Walk {
     fn step_killed(&mut self, number: usize) {
         let next = Version::new(number, &self.url);
         let (plan, digest) = (next.done("plan"), next.approval());
-        let mut kills = 0;
+        let (mut kills, mut writes) = (0, 0);
+        let ids = IN_FLIGHT.map(|name| self.ids[name].clone());
+        let ids = ids.each_ref();
         for phase in ["expand", "backfill"] {
             let words = match phase {
                 "expand" => "apply --phase expand".to_owned(),
                 _ => format!("apply --phase backfill{digest}"),
             };
             for fault in faults(&plan, phase) {
-                next.killed(&words, &fault);
+                let kill = || next.killed(&words, &fault);
+                writes += beside(&self.board, &mut self.tasks, ids, kill);
                 kills += 1;
                 self.write(None, kills);
             }
@@ -80,7 +147,8 @@ impl Walk {
         self.server.take().expect("a server").stop();
         let words = format!("apply{digest}");
         for fault in faults(&plan, "contract") {
-            next.killed(&words, &fault);
+            let kill = || next.killed(&words, &fault);
+            writes += beside(&board, &mut self.tasks, ids, kill);
             kills += 1;
             board.rename(
                 &mut self.tasks,
@@ -93,7 +161,10 @@ impl Walk {
         board.create(&mut self.tasks, &format!("Only {number}"));
         board.shows(&self.tasks);
         next.done("verify");
-        assert!(kills > 0, "{plan:#}");
+        assert!(
+            kills > 0 && writes > kills,
+            "{writes} writes, {kills} kills"
+        );
         (self.server, self.board, self.version) = (Some(server), board, next);
     }
 
