@@ -99,6 +99,69 @@ fn no_folder_and_no_chain_are_an_empty_chain() {
     }
 }
 
+/// The files that the compiler reports as read, for an app with the expansion. Cargo builds the app
+/// anew if one of them changes.
+fn dependencies(package: &Package) -> Vec<String> {
+    let tokens = quote!("migrations", crate = crate::linchpin);
+    let value = expand(tokens, Some(&package.0));
+    let app = quote!(
+        mod linchpin {
+            pub mod __private {
+                pub struct Chain {
+                    pub chain: &'static str,
+                    pub files: &'static [(&'static str, &'static str)],
+                    pub transforms: &'static [()],
+                    pub at: (),
+                }
+                pub const fn at(_: &str, _: u32) {}
+            }
+        }
+        pub fn chain() -> linchpin::__private::Chain { #value }
+    );
+    let path = |name: &str| package.0.join(name);
+    std::fs::write(path("app.rs"), app.to_string()).expect("a file");
+    let compiler = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
+    let output = std::process::Command::new(compiler)
+        .args(["--edition=2024", "--crate-type=lib", "--emit=dep-info"])
+        .args([
+            path("app.rs").as_os_str(),
+            "-o".as_ref(),
+            path("app.d").as_os_str(),
+        ])
+        .env("CARGO_MANIFEST_DIR", &package.0)
+        .output()
+        .expect("the compiler runs");
+    assert!(output.status.success(), "{output:?}");
+    let text = std::fs::read_to_string(path("app.d")).expect("a file");
+    let folder = format!("{}/", path("migrations").display());
+    let mut files: Vec<String> = text
+        .lines()
+        .filter_map(|line| line.strip_suffix(':')?.strip_prefix(&folder))
+        .map(str::to_owned)
+        .collect();
+    files.sort();
+    files
+}
+
+/// `migrate record` writes a new file and replaces the index, which cargo knows: a plain build
+/// embeds the new migration.
+#[test]
+fn the_compiler_reads_the_index_and_each_of_its_files() {
+    let package = Package::new(&[
+        ("chain.json", &chain(&["a.json"])),
+        ("a.json", &migration(1)),
+        ("left_over.json", "no JSON"),
+    ]);
+    assert_eq!(dependencies(&package), ["a.json", "chain.json"]);
+    for (file, text) in [
+        ("b.json", migration(2)),
+        ("chain.json", chain(&["a.json", "b.json"])),
+    ] {
+        std::fs::write(package.0.join("migrations").join(file), text).expect("a file");
+    }
+    assert_eq!(dependencies(&package), ["a.json", "b.json", "chain.json"]);
+}
+
 /// A file without migrations is a dependency of the app, so that the first migration rebuilds it.
 #[test]
 fn a_chain_without_migrations_is_embedded() {
