@@ -42,7 +42,8 @@ fn lower() {
 #[cfg(not(target_os = "linux"))]
 fn lower() {}
 
-#[cfg(all(test, target_os = "linux"))]
+#[cfg(test)]
+#[cfg(target_os = "linux")]
 mod tests {
     use super::*;
 
