@@ -6,6 +6,7 @@
 #![cfg(all(feature = "sqlite", feature = "postgres"))]
 #![allow(clippy::unwrap_used, missing_docs)] // in a test, stopping is the report
 
+mod approval;
 mod commands;
 mod declared;
 mod files;
