@@ -2,20 +2,20 @@
 //!
 //! With the feature `fault-injection`, the variable `LINCHPIN_FAULT` names a step and a place, such
 //! as `0003.02:after-action`. At this place the process ends by SIGKILL, so that nothing is undone.
-//! With `LINCHPIN_FAULT_SIGNAL=stop` it stops there by SIGSTOP, and goes on after SIGCONT. Without
-//! the feature there are no such places.
+//! With `LINCHPIN_FAULT_SIGNAL=stop` it stops there by SIGSTOP, and continues after SIGCONT.
+//! Without the feature, the places do nothing.
 
-/// A place. The process ends or stops if `LINCHPIN_FAULT` names it.
+/// A place at which the process ends or stops if `LINCHPIN_FAULT` names it.
 #[cfg(feature = "fault-injection")]
 pub(crate) fn point(step: &str, place: &str) {
     use rustix::process::{Signal, getpid, kill_process};
     if std::env::var("LINCHPIN_FAULT").is_ok_and(|fault| fault == format!("{step}:{place}")) {
-        // Neither can fail for the own process.
+        // A process may always send itself a signal, so neither call fails.
         if std::env::var("LINCHPIN_FAULT_SIGNAL").is_ok_and(|signal| signal == "stop") {
             let _ = kill_process(getpid(), Signal::STOP);
             return;
         }
-        // Nothing runs after it.
+        // SIGKILL ends the process before anything else runs.
         let _ = kill_process(getpid(), Signal::KILL);
         loop {
             std::thread::park();

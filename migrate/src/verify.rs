@@ -1,4 +1,4 @@
-//! What `migrate verify` reports. It reports everything, never only the first mistake.
+//! The remarks of `migrate verify`. It reports all of them, not only the first one.
 
 use serde::Serialize;
 
@@ -7,13 +7,13 @@ use crate::chain::{Chain, Files, disorder};
 use crate::error::{Exit, Fact, Refusal};
 use crate::record::Declarations;
 
-/// Something that a verification found.
+/// A finding of a verification.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Remark {
     /// The name, such as `digest_mismatch`.
     pub code: &'static str,
-    /// Whether the verification fails.
+    /// Whether the remark makes the verification fail.
     pub severity: Severity,
     /// One sentence.
     pub message: String,
@@ -23,17 +23,17 @@ pub struct Remark {
     /// The column, index, check or file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub object: Option<String>,
-    /// What should be there.
+    /// The expected value.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expected: Option<String>,
-    /// What is there.
+    /// The value that was found.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub found: Option<String>,
-    /// What to do.
+    /// How to fix it.
     pub help: String,
 }
 
-/// How bad a remark is.
+/// The severity of a remark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Severity {
@@ -92,7 +92,7 @@ pub fn verdict(remarks: &[Remark], strict: bool) -> Exit {
 }
 
 /// Verifies the files of a chain against their digests, their order, and the declarations, if
-/// these are known. Returns the remarks, and the chain if it is whole.
+/// these are known. Returns the remarks, and the chain if it is complete.
 pub(crate) fn verify_files(
     (files, wrong): (Files, Vec<Refusal>),
     declared: Option<Declarations<'_>>,
@@ -131,7 +131,7 @@ pub(crate) fn verify_files(
         });
     }
     let migrations: Vec<_> = files.migrations.iter().map(|(_, m)| m.clone()).collect();
-    // A missing file would be reported as disorder again.
+    // A missing file is already reported. As disorder it would be reported twice.
     let damaged = remarks
         .iter()
         .any(|remark| remark.severity == Severity::Error);

@@ -1,5 +1,5 @@
-//! Runs that are killed at each point of each kind of step, and then continued: tables, rows and
-//! ledger are afterwards those of a run that nobody disturbed.
+//! Runs that are killed at each point of each kind of step, and then continued. Afterwards, tables,
+//! rows and ledger equal those of an undisturbed run.
 //!
 //! A test runs this program again as the process that is killed: see [`child`].
 #![allow(clippy::expect_used)] // in a test, stopping is the report
@@ -48,7 +48,7 @@ const ROWS: usize = 2_500;
 /// The rows of the first batch of a run. Later ones have twice as many as the one before.
 const BATCH: u64 = 1_000;
 
-/// The process that is killed: it applies a scenario to a database. It is no test of its own.
+/// The process that is killed: it applies a scenario to a database. It is not a test itself.
 #[tokio::test]
 #[ignore = "the other tests start it"]
 async fn child() {
@@ -75,7 +75,7 @@ async fn child() {
         .unwrap_or_else(|refusal| panic!("{refusal} {:?}", refusal.facts));
 }
 
-/// Runs the process, with a fault or without one. Returns its end and what it printed.
+/// Runs the process, with a fault or without one. Returns its exit status and its output.
 fn run(db: &Db, scenario: &str, fault: Option<&str>) -> (ExitStatus, String) {
     run_on(&db.url, scenario, fault)
 }
@@ -100,7 +100,7 @@ fn process(url: &str, scenario: &str, fault: Option<&str>) -> Command {
     command
 }
 
-/// Runs a process. Returns its end and what it printed.
+/// Runs a process. Returns its exit status and its output.
 fn ended(process: &mut Command) -> (ExitStatus, String) {
     let output = process.output();
     let output = output.unwrap_or_else(|error| panic!("{process:?}: {error}"));
@@ -134,7 +134,7 @@ async fn seeded(db: &Db) {
         .await;
 }
 
-/// Everything that must be equal after a disturbed run and after another one.
+/// The state that must be equal after a disturbed and an undisturbed run.
 async fn outcome(db: &Db, app: &App) -> (Vec<String>, Vec<Vec<Value>>, Vec<String>) {
     db.is_at_head(app).await;
     let columns = vec![ColumnKind::String; 6];
@@ -149,7 +149,7 @@ async fn outcome(db: &Db, app: &App) -> (Vec<String>, Vec<Vec<Value>>, Vec<Strin
     )
 }
 
-/// The outcome of a run that nobody disturbs.
+/// The outcome of an undisturbed run.
 async fn undisturbed(make: fn() -> Db, app: &App) -> (Vec<String>, Vec<Vec<Value>>, Vec<String>) {
     let db = make();
     seeded(&db).await;
@@ -157,7 +157,7 @@ async fn undisturbed(make: fn() -> Db, app: &App) -> (Vec<String>, Vec<Vec<Value
     outcome(&db, app).await
 }
 
-/// Compares the outcome of a disturbed run with that of another one.
+/// Compares the outcome of a disturbed run with that of an undisturbed run.
 async fn is_as(db: &Db, app: &App, expected: &(Vec<String>, Vec<Vec<Value>>, Vec<String>)) {
     let found = outcome(db, app).await;
     assert_eq!(found.0, expected.0);
@@ -217,7 +217,7 @@ async fn killed_at_each_point(make: fn() -> Db) {
         if step.kind == "fill" || step.kind == "transform" {
             points.extend(["batch:1:before-commit", "batch:1:after-commit"]);
         }
-        // Twice in a row at the same place.
+        // Killed twice in a row at the same place.
         points.extend(["after-action", "after-action", "after-verification"]);
         // After one of these the step does not run again.
         points.push(["after-done", "window:before", "window:after"][at % 3]);
@@ -238,7 +238,7 @@ async fn killed_at_each_point(make: fn() -> Db) {
     is_as(&db, &app, &expected).await;
 }
 
-/// An installation is there as a whole, or not at all.
+/// An installation is complete, or has not happened at all.
 async fn a_killed_installation_leaves_nothing_or_all(db: Db) {
     let app = app("empty");
     let (status, text) = run(&db, "empty", Some("install:before-commit"));

@@ -1,5 +1,5 @@
-//! Compile-fail and compile-pass cases of the macros, and an entity that they meet as one of
-//! another crate.
+//! Compile-fail and compile-pass cases of the macros, and an entity that the cases use from another
+//! crate.
 
 use linchpin::prelude::*;
 
@@ -18,9 +18,9 @@ pub struct Note {
     /// The key.
     #[field(primary, default = uuid)]
     pub id: String,
-    /// What stands on top.
+    /// The title.
     pub title: String,
-    /// Whose it is.
+    /// The id of the owner.
     pub owner_id: String,
 }
 

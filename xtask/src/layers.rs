@@ -187,8 +187,8 @@ fn without_tests(source: &str) -> String {
         .join("\n")
 }
 
-/// The names that follow `crate::`. A macro writes `$crate::` for the crate that uses it, so that is no
-/// dependency of the module.
+/// The names after `crate::`. Names after `$crate::` in a macro do not count: the code that uses
+/// the macro needs them, not the module.
 fn named(source: &str) -> BTreeSet<String> {
     let mut names = BTreeSet::new();
     let source = source.replace("$crate::", "");

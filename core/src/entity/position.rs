@@ -2,8 +2,8 @@
 
 use super::{Entity, Field, ItemOf, ItemPatchOf, ValueOf};
 
-/// The field at a position, in order of declaration. Operations find markers by position, in any
-/// module.
+/// The field at a position, in the order of declaration. Operations in any module find markers by
+/// position.
 pub trait FieldAt<const INDEX: usize>: Entity {
     /// `post::status`.
     type Marker: Field<Entity = Self>;

@@ -1,4 +1,4 @@
-//! Values as they are stored: their one form, and numbers that no field can have.
+//! Stored values: their canonical form, and numbers that no field can have.
 
 use std::borrow::Cow;
 
@@ -7,8 +7,8 @@ use linchpin_vocabulary::limit::MAX_INTEGER;
 use super::{FieldDesc, Kind, Rules};
 use crate::{Problem, Value};
 
-/// Why a value does not have its field's type. It becomes a [`Problem`] at the position of the
-/// value.
+/// The reason why a value does not have its field's type. It becomes a [`Problem`] at the position
+/// of the value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Flaw {
     /// A stable code, such as `type` or `format`.

@@ -1,4 +1,4 @@
-//! Packages: the output of `package!`, and what it asserts of its entities and routes.
+//! Packages: the output of `package!`, and its assertions about entities and routes.
 
 mod audited;
 mod duplicates;

@@ -99,8 +99,8 @@ fn no_folder_and_no_chain_are_an_empty_chain() {
     }
 }
 
-/// The files that the compiler reports as read, for an app with the expansion. Cargo builds the app
-/// anew if one of them changes.
+/// The files that the compiler reports as read, for an app with the expansion. Cargo rebuilds the
+/// app if one of them changes.
 fn dependencies(package: &Package) -> Vec<String> {
     let tokens = quote!("migrations", crate = crate::linchpin);
     let value = expand(tokens, Some(&package.0));
@@ -143,8 +143,8 @@ fn dependencies(package: &Package) -> Vec<String> {
     files
 }
 
-/// `migrate record` writes a new file and replaces the index, which cargo knows: a plain build
-/// embeds the new migration.
+/// `migrate record` writes a new file and replaces the index. Cargo watches the index, so a plain
+/// build embeds the new migration.
 #[test]
 fn the_compiler_reads_the_index_and_each_of_its_files() {
     let package = Package::new(&[

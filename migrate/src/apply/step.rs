@@ -1,4 +1,4 @@
-//! One step: it is marked as running, then its conditions, its work and its verification follow.
+//! Runs one step: records it as running, checks its conditions, does its work and verifies it.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use crate::ledger::{Installed, MigrationState, StepState};
 use crate::plan::Planned;
 use crate::step::{Phase, Step, Work};
 
-/// How often a step that needs a brief lock is tried.
+/// The maximum number of attempts of a step that needs a brief lock.
 pub(crate) const ATTEMPTS: u32 = 8;
 /// The first pause between two attempts. It doubles up to `LONGEST`.
 pub(crate) const PAUSE: Duration = Duration::from_millis(500);
@@ -44,7 +44,7 @@ impl Run<'_> {
         self.end(marked).await?;
         fault::point(&step.id, "after-running");
         self.instances(step).await?;
-        // The build of an index has a limit of its own, after which it is not tried again.
+        // The build of an index has its own time limit, and is not retried after it.
         let is_brief = match &step.work {
             Work::Schema(action) => self.dialect().lock(action).brief,
             Work::Data(_) | Work::Check { .. } => true,
@@ -58,7 +58,7 @@ impl Run<'_> {
                 Err(failure) => failure,
             };
             self.session.rollback().await;
-            // What another runner has done since is no fault of the tables.
+            // After another runner has taken over, its changes must not be reported as a fault.
             let looked = self.runner.look(&mut *self.session).await;
             let failure = match looked {
                 Err(lost) if lost.fault == SchemaFault::LockLost => lost.into(),
@@ -180,7 +180,7 @@ impl Run<'_> {
         let mut result = hold(session, dialect, &step.after, &after).await?;
         fault::point(&step.id, "after-verification");
         if let (true, Some(list)) = (stale > 0, result.as_array_mut()) {
-            // Other writers have changed these rows since. The contract phase fills them.
+            // Other writers have changed these rows meanwhile. The contract phase fills them.
             list.push(json!({ "kind": "rows_filled", "stale": stale }));
         }
         self.begin().await?;
@@ -214,8 +214,8 @@ impl Run<'_> {
         }
         let session = &mut *self.session;
         self.runner.window(session, window).await?;
-        // An instance may have started since its leases were read. After this none does: a start
-        // reads the window in the transaction that writes its lease.
+        // An instance may have started since the leases were read. From now on none can start,
+        // because a start reads the window in the transaction that writes its lease.
         let alive = alive(session, migration.seq).await?;
         if !alive.is_empty() {
             return Err(Failure::Refused(instances_alive(step, &alive)));
@@ -257,7 +257,7 @@ impl Run<'_> {
     }
 }
 
-/// The instances of binaries before a migration that serve.
+/// The serving instances whose binary is older than a migration.
 async fn alive(session: &mut dyn SchemaSession, seq: u64) -> Result<Vec<String>, SchemaError> {
     let installed = Installed::load(session).await?;
     let now = session.now().await?;
@@ -280,7 +280,7 @@ fn instances_alive(step: &Step, alive: &[String]) -> Refusal {
     .help("stop them, or pass `--wait`, and run the command again")
 }
 
-/// A pause between half of this and all of it, so that two runners do not meet again and again.
+/// A random pause of 50 to 100 % of this one, so that two runners do not keep retrying together.
 pub(crate) fn with_jitter(pause: Duration) -> Duration {
     let random = uuid::Uuid::new_v4().as_bytes()[0];
     pause.mul_f64(0.5 + f64::from(random) / 512.0)
@@ -299,7 +299,7 @@ impl From<SchemaError> for Failure {
 }
 
 impl Failure {
-    /// Whether another session held a lock for too long. A change of rows says so in a refusal.
+    /// Whether another session held a lock for too long. A change of rows reports it as a refusal.
     fn is_lock_timeout(&self) -> bool {
         match self {
             Self::Database(error) => error.fault == SchemaFault::LockTimeout,
@@ -323,8 +323,8 @@ impl Failure {
     }
 }
 
-/// Evaluates the conditions of a step, and returns what was measured. `tables` is the model at this
-/// moment.
+/// Evaluates conditions of a step, and returns the measured values. `tables` is the model of the
+/// tables as they are now.
 pub(crate) async fn hold(
     session: &mut dyn SchemaSession,
     dialect: &dyn Dialect,

@@ -51,8 +51,9 @@ pub(crate) async fn release(
         .map(drop)
 }
 
-/// Reads the window and the epoch, within a transaction. The window stays until its end: a runner
-/// that moves it sees the lease that is written after this, or this sees the moved window.
+/// Reads the window and the epoch, and locks them until the end of the transaction. So a runner
+/// that moves the window either reads the lease that this transaction writes, or has moved the
+/// window before.
 pub(crate) async fn window(
     session: &mut dyn SchemaSession,
     dialect: &dyn Dialect,

@@ -144,7 +144,7 @@ impl Runner {
             .ok_or_else(|| damaged("its row is missing"))
     }
 
-    /// Checks, within a transaction, that no other runner took over.
+    /// Checks, within a transaction, that no other runner has taken over. Locks the row.
     pub(crate) async fn check(self, session: &mut dyn SchemaSession) -> Result<(), SchemaError> {
         let sql = format!("UPDATE {SCHEMA} SET runner = runner WHERE runner = $1");
         match session.execute(&sql, &[int(self.0)]).await? {
@@ -153,8 +153,9 @@ impl Runner {
         }
     }
 
-    /// Reads whether no other runner took over, without a lock of the row. For a moment before work
-    /// that does not write the ledger; [`check`](Self::check) is what no runner gets past.
+    /// Checks that no other runner has taken over, without a lock of the row. Use it before work
+    /// that does not write the ledger. Another runner may take over directly afterwards; only
+    /// [`check`](Self::check) excludes that.
     pub(crate) async fn look(self, session: &mut dyn SchemaSession) -> Result<(), SchemaError> {
         let sql = format!("SELECT runner FROM {SCHEMA}");
         let rows = session.query(&sql, &[], &[ColumnKind::Integer]).await?;
@@ -264,7 +265,7 @@ impl Runner {
         insert(session, STEPS, &values).await
     }
 
-    /// Records that a step was done without a run of its own, such as those of a new database.
+    /// Records a step as done that needed no run, such as the steps of a new database.
     pub(crate) async fn installed_step(
         self,
         session: &mut dyn SchemaSession,
@@ -298,7 +299,7 @@ impl Runner {
         session.execute(&sql, &values).await.map(drop)
     }
 
-    /// Records how far a backfill is.
+    /// Records the progress of a backfill.
     pub(crate) async fn progress(
         self,
         session: &mut dyn SchemaSession,
@@ -313,7 +314,7 @@ impl Runner {
         session.execute(&sql, &values).await.map(drop)
     }
 
-    /// Moves the window, and so begins a new epoch.
+    /// Moves the window, and begins a new epoch.
     pub(crate) async fn window(
         self,
         session: &mut dyn SchemaSession,
@@ -327,7 +328,7 @@ impl Runner {
         session.execute(&sql, &[int(min), int(max)]).await.map(drop)
     }
 
-    /// Records under which names statements reach what is renamed, and so begins a new epoch. A
+    /// Records which names statements use for renamed tables and columns, and begins a new epoch. A
     /// step that changes names calls it in its own transaction.
     pub(crate) async fn names(
         self,
@@ -350,8 +351,8 @@ impl Runner {
         session.execute(&sql, &[int(version)]).await.map(drop)
     }
 
-    /// Records what is installed, and so begins a new epoch. The names of what open migrations
-    /// rename stay.
+    /// Records the installed schema, and begins a new epoch. The names of tables and columns that
+    /// open migrations rename stay.
     pub(crate) async fn installed(
         self,
         session: &mut dyn SchemaSession,

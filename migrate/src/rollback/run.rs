@@ -1,4 +1,4 @@
-//! Carries a rollback out.
+//! Runs a rollback.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::error::{Exit, Refusal};
 use crate::fault;
 use crate::ledger::{Installed, Ledger, MigrationState, Runner, StepState};
 
-/// How often an action that needs a lock is tried.
+/// The maximum number of attempts of an action that needs a lock.
 const ATTEMPTS: u32 = 8;
 /// The first pause between two attempts; it doubles.
 const PAUSE: Duration = Duration::from_millis(500);
@@ -79,7 +79,7 @@ fn approved(rollback: &Rollback, dialect: &dyn Dialect, options: &Options) -> Re
     }
 }
 
-/// Waits until no binary of the migration serves.
+/// Waits until no binary with the migration serves.
 async fn instances(
     session: &mut dyn SchemaSession,
     seq: u64,
@@ -98,7 +98,7 @@ async fn instances(
     }
 }
 
-/// The instances that serve with a binary of the migration or a later one.
+/// The serving instances whose binary has the migration or a later one.
 async fn alive(session: &mut dyn SchemaSession, seq: u64) -> Result<Vec<String>, SchemaError> {
     let installed = Installed::load(session).await?;
     let now = session.now().await?;
@@ -124,7 +124,7 @@ fn window(ledger: &Ledger, seq: u64) -> (u64, u64) {
     (ledger.min_seq.min(seq - 1), seq - 1)
 }
 
-/// Closes the window for binaries of the migration, which is open again from now on.
+/// Closes the window for binaries with the migration. The migration is open again from now on.
 async fn begin(
     session: &mut dyn SchemaSession,
     ledger: &Ledger,
@@ -142,7 +142,7 @@ async fn begin(
         } else {
             runner.window(session, window).await?;
         }
-        // An instance may have started since the leases were read. After this none does.
+        // An instance may have started since the leases were read. From now on none can start.
         let alive = alive(session, seq).await?;
         if alive.is_empty() {
             Ok(runner)
@@ -203,7 +203,7 @@ async fn finish<T>(
     }
 }
 
-/// Undoes a step, and again if another session holds a lock.
+/// Undoes a step, and retries if another session holds a lock.
 async fn run(
     session: &mut dyn SchemaSession,
     dialect: &dyn Dialect,

@@ -14,19 +14,20 @@ use crate::plan::Declared;
 
 /// How long a lease lasts.
 const LEASE: Duration = Duration::from_secs(30);
-/// How long a renewal waits for a runner that moves the window. It ends before the next renewal.
+/// The time limit of a renewal that waits for a runner to move the window. It is shorter than the
+/// interval between renewals.
 const PATIENCE: Duration = Duration::from_secs(8);
 
 /// A server that may serve a database.
 pub struct Serving {
-    /// The steps that are not done, one line each. They keep nobody from serving.
+    /// The steps that are not done, one line each. The instance may serve all the same.
     pub pending: Vec<String>,
     /// Differences of the tables that the settings tolerate, one line each.
     pub warnings: Vec<String>,
     /// The present names of tables and columns.
     pub names: Names,
-    /// When the last renewal began: the lease lasts from here on. A start that creates many tables
-    /// takes long, so its own beginning says nothing about the lease.
+    /// When the last renewal began. The lease is counted from this time, not from the beginning of
+    /// a start, which may create many tables and take long.
     pub renewed_at: Instant,
     pub(super) instance: Instance,
     pub(super) digest: String,

@@ -1,5 +1,5 @@
 //! Sessions of Postgres that end in the middle of a step: the connection is lost, or the disk is
-//! full. Another run afterwards ends as if nothing had happened.
+//! full. Afterwards, another run has the same outcome as an undisturbed run.
 
 use std::process::Command;
 
@@ -9,9 +9,9 @@ use linchpin_migrate::{Applied, Exit, Options, Pace, Refusal, Step, Work, apply}
 use crate::support::{App, Db};
 use crate::{BATCH, app, continued, is_as, outcome, seeded, server, steps, undisturbed};
 
-/// A trigger of the ledger ends the session, or reports a full disk, when a step gets a state: a
-/// row of `faults.due` has the id of the step, the state and what happens. The state `progress`
-/// is a batch of rows.
+/// A trigger on the ledger ends the session, or reports a full disk, when a step gets a state. A
+/// row of `faults.due` has the id of the step, the state and the fault. The state `progress` is a
+/// batch of rows.
 const TRIGGERS: [&str; 4] = [
     "CREATE SCHEMA faults",
     "CREATE TABLE faults.due (step TEXT, state TEXT, fault TEXT)",
@@ -57,7 +57,7 @@ async fn run(
 fn states(step: &Step, dialect: &dyn Dialect) -> Vec<&'static str> {
     match &step.work {
         Work::Data(_) => vec!["running", "progress", "done"],
-        // Its work is done and committed, and the ledger does not know it.
+        // The work of the step is committed, but the ledger does not record it.
         Work::Schema(action) if !dialect.is_transactional(action) => vec!["done"],
         _ => vec!["running", "done"],
     }
@@ -99,7 +99,7 @@ pub(crate) async fn a_fault_in_each_step_is_repaired_by_the_next_run(
     is_as(&db, &app, &expected).await;
 }
 
-/// The session with the lock of the run ends between two steps: the run begins no further step.
+/// The session that holds the lock of the run ends between two steps. The run begins no other step.
 pub(crate) async fn a_run_whose_lock_is_lost_ends() {
     let db = Db::postgres();
     seeded(&db).await;
@@ -131,7 +131,7 @@ pub(crate) async fn a_run_whose_lock_is_lost_ends() {
     outcome(&db, &app).await;
 }
 
-/// A small file system in memory, until it is dropped.
+/// A small file system in memory. Dropping it unmounts it.
 struct Disk(tempfile::TempDir);
 
 impl Disk {
@@ -147,7 +147,7 @@ impl Disk {
 
 impl Drop for Disk {
     fn drop(&mut self) {
-        // The server still has files open there.
+        // The server still has open files on it.
         drop(Command::new("umount").arg("-l").arg(self.0.path()).status());
     }
 }
@@ -157,8 +157,8 @@ fn ran(command: &mut Command) {
     assert!(status.success(), "{command:?}: {status}");
 }
 
-/// The tables are on a disk that is full. After each fault more of it is freed, so that the next run
-/// comes further.
+/// The tables are on a full disk. After each fault, the test frees some of it, so that the next run
+/// does more steps.
 pub(crate) async fn a_run_on_a_full_disk() {
     let app = app("all");
     let expected = undisturbed(Db::postgres, &app).await;
@@ -198,7 +198,7 @@ pub(crate) async fn a_run_on_a_full_disk() {
             refusal.text()
         );
         assert!(!fillers.is_empty(), "the disk has been freed");
-        // Rows of a batch that was rolled back need space too, so ever more of it is freed.
+        // Rows of a batch that was rolled back need space, too, so each time more space is freed.
         for filler in fillers.drain(fillers.len().saturating_sub(1 << faults)..) {
             db.execute(&[&format!("DROP TABLE {filler}")]).await;
         }

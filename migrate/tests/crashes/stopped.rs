@@ -1,4 +1,4 @@
-//! Runs that stop in the middle of a step, as a suspended machine does, and go on later.
+//! Runs that are stopped in the middle of a step, as on a suspended machine, and continue later.
 
 use std::process::{Child, ExitStatus, Stdio};
 
@@ -34,7 +34,7 @@ impl Stopped {
         }
     }
 
-    /// Lets it go on to its end.
+    /// Continues the run and waits for its end.
     fn go_on(self) -> (ExitStatus, String) {
         let pid = rustix_pid(&self.0);
         rustix::process::kill_process(pid, rustix::process::Signal::CONT).expect("continued");
@@ -50,8 +50,8 @@ fn rustix_pid(child: &Child) -> rustix::process::Pid {
         .expect("a process")
 }
 
-/// The places where runs stop: the id of a step, and the place. In the first the transaction of a
-/// step is open, in the second none.
+/// The places where runs stop: the id of a step, and the place. At the first place, the transaction
+/// of the step is open; at the second, no transaction is open.
 async fn places(db: &Db, app: &App) -> [String; 2] {
     let steps = steps(db, app).await;
     let id = |kind: &str, within: bool| {
@@ -66,7 +66,7 @@ async fn places(db: &Db, app: &App) -> [String; 2] {
     ]
 }
 
-/// The lock lasts as long as the process, however long it stops.
+/// The lock lasts until the process ends, for any length of a stop.
 pub(crate) async fn a_stopped_run_keeps_others_out(make: fn() -> Db) {
     let app = app("all");
     let expected = undisturbed(make, &app).await;
@@ -89,8 +89,8 @@ pub(crate) async fn a_stopped_run_keeps_others_out(make: fn() -> Db) {
     is_as(&db, &app, &expected).await;
 }
 
-/// Its lock is gone meanwhile: the server has ended its connection, or somebody has deleted the
-/// file. Another run has done everything.
+/// The run loses its lock while it is stopped: the server has ended its connection, or the lock
+/// file was deleted. Another run has done all steps.
 pub(crate) async fn a_stopped_run_that_was_overtaken_writes_nothing_more(make: fn() -> Db) {
     let app = app("all");
     let expected = undisturbed(make, &app).await;

@@ -1,4 +1,4 @@
-//! Commands whose refusal must leave the database as it was, and a rebuild beside objects of others.
+//! Commands whose refusal must not change the database, and a rebuild beside foreign objects.
 
 use linchpin_core::entity::{
     Kind, SourceLine, TransformDesc, TransformError, TransformFrom, TransformInput, TransformType,

@@ -1,4 +1,4 @@
-//! What plans, states and verifications say about a database.
+//! Plans, states and verifications of a database.
 
 use linchpin_core::schema::Snapshot;
 use linchpin_migrate::{Exit, Phase};

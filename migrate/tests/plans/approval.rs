@@ -1,4 +1,5 @@
-//! The digest of a plan: it approves one plan of one database of about its size, and nothing else.
+//! The digest of a plan: it approves one plan for one database, while its number of rows stays
+//! similar.
 
 use linchpin_core::schema::Snapshot;
 use linchpin_migrate::{Applied, Chain, Exit, Options, Plan, Refusal};
@@ -18,7 +19,7 @@ fn first() -> Snapshot {
     entity("users", fields)
 }
 
-/// Without the age.
+/// The chain that drops the column `age`.
 fn dropped() -> Chain {
     let second = entity("users", json!({ "name": { "type": "string" } }));
     chain(&[first(), second])
@@ -50,7 +51,7 @@ async fn apply(database: &Database, digest: Option<&String>) -> Result<Applied, 
     database.run(&dropped(), &options).await
 }
 
-/// A run with this digest is refused, and nothing of it has started.
+/// Checks that a run with this digest is refused before its first step.
 async fn is_refused(database: &Database, digest: Option<&String>) {
     let refusal = apply(database, digest).await.expect_err("refused");
     assert_eq!(
@@ -135,7 +136,7 @@ fn changed(table: &str, [added, gone, filled]: [&str; 3], default: &str) -> Chai
     ])
 }
 
-/// What decides about approvals: the phase, the kind, the risk and the lock of each step.
+/// The facts that an approval depends on: the phase, the kind, the risk and the lock of each step.
 fn decided(database: &Database, plan: &Plan) -> Vec<String> {
     let document = plan.document(database.store.dialect());
     let steps = document["migrations"][0]["steps"].as_array();
@@ -147,13 +148,13 @@ fn decided(database: &Database, plan: &Plan) -> Vec<String> {
 async fn words_of_sql_in_names_and_defaults_change_no_phase_and_no_risk(database: &Database) {
     let cases = [
         ("users", ["added", "gone", "filled"], "plain"),
-        // Words of statements.
+        // Keywords of SQL statements.
         (
             "Update",
             ["delete", "drop table", "alter"],
             "DROP TABLE \"victims\"",
         ),
-        // Comments, and the end of a text or of a statement.
+        // SQL comments, and the ends of string literals and statements.
         (
             "-- safe",
             ["/* add */", "x\"; DROP TABLE victims; --", "it's"],

@@ -1,4 +1,4 @@
-//! Instances that start on Postgres while a migration is at work.
+//! Instances that start on Postgres while a migration runs.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -24,8 +24,8 @@ async fn building(watcher: &Client) {
     {}
 }
 
-/// An older transaction keeps the build of an index from its end. Meanwhile an instance of the
-/// earlier binary starts, and one of the later binary is refused. Then the connection is lost.
+/// An older transaction delays the build of an index. Meanwhile, an instance of the earlier binary
+/// starts, and an instance of the later binary is refused. Then the connection is lost.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_build_of_an_index_may_be_watched_and_cut_off() {
     let database = filled("users").await;
@@ -69,7 +69,7 @@ async fn the_build_of_an_index_may_be_watched_and_cut_off() {
     );
     let invalid = "SELECT count(*) FROM pg_index WHERE NOT indisvalid";
     assert_eq!(database.number(invalid).await, 1);
-    // The earlier binary may start beside what is left of the build.
+    // The earlier binary may start although the unfinished index is still there.
     let serving = starts(&one)
         .await
         .unwrap_or_else(|refusal| panic!("{}", refusal.text()));
@@ -84,8 +84,8 @@ async fn the_build_of_an_index_may_be_watched_and_cut_off() {
     serving.release(&*database.store).await.expect("stopped");
 }
 
-/// A run closes the window for an instance that has just found it open: the instance waits for the
-/// end of that transaction, and does not serve.
+/// A run closes the window while an instance starts. The instance waits for the end of that
+/// transaction, and then does not serve.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_instance_waits_while_the_window_moves() {
     let database = filled("users").await;

@@ -1,4 +1,4 @@
-//! Chains that differ from what a database has seen, and functions that have changed.
+//! Chains that differ from the migrations of a database, and functions that have changed.
 
 use linchpin_core::entity::{
     Kind, SourceLine, TransformDesc, TransformError, TransformFrom, TransformInput, TransformType,
@@ -100,7 +100,7 @@ async fn an_edited_function_is_refused_before_anything_runs(database: &Database)
         .expect_err("refused");
     assert_eq!(refusal.code, "transform_changed");
     assert!(!database.ledger().await.migrations.contains_key(&2));
-    // Half of it has run: the rest must use the same function.
+    // Half of the migration has run: the rest must use the same function.
     let reviewed = database.with(&[&REVIEWED]);
     reviewed
         .apply(&two, Some(Phase::Expand))
@@ -121,7 +121,7 @@ async fn an_edited_function_is_refused_before_anything_runs(database: &Database)
         database.texts("SELECT visits FROM users").await,
         ["3 visits"]
     );
-    // Afterwards the function may change or go.
+    // After the migration, the function may be changed or removed.
     database.with(&[&EDITED]).plan(&two).await.expect("a plan");
 }
 
@@ -243,7 +243,7 @@ async fn an_unfinished_migration_may_be_recorded_again_until_a_step_has_run(data
     };
     let first = entity("users", json!({ "name": text() }));
     database.done(&chain(std::slice::from_ref(&first))).await;
-    // It waits for an older instance before its only step.
+    // The run waits for an older instance before its only step.
     database.lease("web-1", 1).await;
     let title = chain(&[first.clone(), renamed("title", json!({}))]);
     let refusal = database.apply(&title, None).await.expect_err("refused");

@@ -1,5 +1,5 @@
-//! Locks of Postgres: a run takes brief ones only, and waits for those of others in a way that
-//! nobody notices.
+//! Locks of Postgres: a run takes brief locks only, and delays other sessions only briefly while it
+//! waits for a lock.
 
 use std::future::Future;
 use std::pin::pin;
@@ -14,10 +14,11 @@ use tokio_postgres::{Client, NoTls};
 use crate::history::REVIEWED;
 use crate::support::{Database, Step, chain_with, entity_with, index, options, recorded};
 
-/// How long a statement waits for a lock. The sessions of others wait no longer behind it.
+/// The lock timeout of a statement. It is also the longest time that other sessions wait because of
+/// its lock request.
 const LOCK_TIMEOUT: Duration = Duration::from_millis(15);
 
-/// A table before and after a change of nearly each kind.
+/// A table before and after nearly every kind of change.
 pub(crate) fn changes(table: &str) -> [Step; 2] {
     let ix = |field: &str| index("ix", table, field);
     let before = entity_with(
@@ -71,13 +72,13 @@ pub(crate) async fn filled(table: &str) -> Database {
     database
 }
 
-/// What the server logs of a session, line by line.
+/// A line of a session in the log of the server.
 struct Logged {
     process: String,
     text: String,
 }
 
-/// The log of the server that names a table or belongs to a session that did.
+/// All log lines of the sessions that name a table at least once.
 fn logged(table: &str) -> Vec<Logged> {
     let log = crate::server::log();
     let line = |line: &str| {
@@ -176,7 +177,7 @@ async fn no_statement_reads_a_table_that_it_has_locked_for_others() {
     assert_eq!(under_lock(&lines, "logged"), [""; 0]);
     let all: Vec<&str> = lines.iter().map(|line| line.text.as_str()).collect();
     let with = |part: &str| all.iter().filter(|line| line.contains(part)).count();
-    // The server has taken the checks as the proof, and it has logged what it reads.
+    // The log shows that the server accepted the checks as proof, and which tables it read.
     for column in ["email", "token", "visits__next"] {
         let proof = format!("existing constraints on column \"logged.{column}\" are sufficient");
         assert_eq!(with(&proof), 1, "{column}");
@@ -190,7 +191,7 @@ async fn no_statement_reads_a_table_that_it_has_locked_for_others() {
     }
 }
 
-/// A session of somebody else.
+/// Another session.
 pub(crate) async fn other(database: &Database) -> Client {
     let (client, connection) = tokio_postgres::connect(&database.url, NoTls)
         .await
@@ -199,9 +200,8 @@ pub(crate) async fn other(database: &Database) -> Client {
     client
 }
 
-/// Runs a future to its end on a clock that runs ahead in pauses between two attempts of the engine
-/// and between its looks at the build of an index. `paused` is called again and again in such a
-/// pause.
+/// Runs a future to its end. The clock is advanced while the engine pauses between two attempts or
+/// between two checks of an index build. In such a pause, `paused` is called repeatedly.
 async fn without_pauses<T>(
     watcher: &Client,
     run: impl Future<Output = T>,
@@ -216,11 +216,12 @@ async fn without_pauses<T>(
         let look = async {
             let row = watcher.query_one(rests, &[]).await.expect("a row");
             if row.get::<_, i64>(0) == 0 {
-                // As long as the look took.
+                // The time that the query took.
                 return tokio::time::advance(Duration::from_millis(2)).await;
             }
             paused().await;
-            // Less than any limit of the engine: a moment without work may be taken for a pause.
+            // Less than any time limit of the engine, because a moment without work may look like a
+            // pause.
             tokio::time::advance(Duration::from_secs(4)).await;
         };
         tokio::select! {
@@ -230,7 +231,7 @@ async fn without_pauses<T>(
     }
 }
 
-/// Reads the table again and again until it is told to end. Returns the longest wait.
+/// Reads the table repeatedly until the flag is set. Returns the longest wait.
 fn reads(database: &Database) -> (Arc<AtomicBool>, std::thread::JoinHandle<Duration>) {
     let (url, end) = (database.url.clone(), Arc::new(AtomicBool::new(false)));
     let ended = Arc::clone(&end);
@@ -269,11 +270,12 @@ async fn catalogue(database: &Database) -> Vec<String> {
     database.texts(sql).await
 }
 
-/// Each kind of step meets a lock that another session holds for good, and ends; then it meets one
-/// that is released after a while, and succeeds.
+/// For each kind of step, another session first keeps a lock, and the step fails. Then the session
+/// releases the lock after a while, and the step succeeds.
 #[tokio::test(start_paused = true)]
 async fn a_lock_of_another_session_ends_a_step_without_a_trace() {
-    // The clock would run ahead while a connection waits for the server; not while this blocks.
+    // While a blocking task runs, the paused clock does not advance by itself, also if a connection
+    // waits for the server.
     let (running, ended) = std::sync::mpsc::channel::<()>();
     let clock = tokio::task::spawn_blocking(move || ended.recv());
     let database = filled("users").await;
@@ -291,7 +293,7 @@ async fn a_lock_of_another_session_ends_a_step_without_a_trace() {
     let lock = "BEGIN; LOCK TABLE users IN EXCLUSIVE MODE";
     let mut kinds = Vec::new();
     for step in &plan.migrations[0].steps {
-        // A new name of an index needs no lock of the table.
+        // The rename of an index needs no lock of the table.
         if kinds.contains(&step.kind) || step.kind == "renameIndex" {
             let run = database.run(&two, &one);
             without_pauses(&watcher, run, async || ())
@@ -316,7 +318,7 @@ async fn a_lock_of_another_session_ends_a_step_without_a_trace() {
         let state = database.ledger().await.steps[&step.id].state;
         assert_eq!(state, StepState::Failed, "{}", step.kind);
 
-        // For some the lock is released after the first attempt, for the others before it.
+        // For some kinds the lock is released after the first attempt, for the others before it.
         let waits = ["addColumn", "createIndex", "fill"].contains(&step.kind);
         if !waits {
             holder.batch_execute("COMMIT").await.expect("released");

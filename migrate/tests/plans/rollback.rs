@@ -1,4 +1,4 @@
-//! A migration is undone while older binaries may still serve.
+//! Rollback of a migration while older binaries may serve.
 
 use linchpin_core::schema::{Snapshot, Table};
 use linchpin_migrate::{Chain, Exit, MigrationState, Options, Phase, Refusal, Rollback, rollback};

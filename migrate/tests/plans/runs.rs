@@ -1,4 +1,4 @@
-//! Runs: what is left of an interrupted one, objects of others, and several at once.
+//! Runs: after an interrupted run, beside objects of other programs, and several at the same time.
 
 use linchpin_core::schema::{Snapshot, TransactionMode};
 use linchpin_migrate::{Exit, MigrationState, Options, Phase, StepState};
@@ -213,7 +213,7 @@ async fn a_run_that_lost_its_lock_ends_at_once(database: &Database) {
         .await
         .expect_err("refused");
     assert_eq!((refusal.code, refusal.exit), ("lock_lost", Exit::Busy));
-    // It has begun no second step.
+    // The run has begun no second step.
     assert_eq!(*reported.lock().expect("no panic"), 1);
     assert!(!database.ledger().await.steps.contains_key("0002.01"));
     database.done(&two).await;
@@ -237,8 +237,8 @@ async fn a_step_of_another_build_is_refused(database: &Database) {
     assert!(refusal.message.contains("0002.01"), "{refusal}");
 }
 
-/// A trigger writes the lease of an instance in the moment in which the run closes the window: after
-/// the run has read the leases, and before it changes the table.
+/// A trigger writes the lease of an instance when the run closes the window: after the run has read
+/// the leases, and before it changes the table.
 async fn an_instance_that_starts_while_the_window_closes_keeps_it_open(database: &Database) {
     filled(database).await;
     database.lease("late", 1).await;
@@ -269,7 +269,7 @@ async fn an_instance_that_starts_while_the_window_closes_keeps_it_open(database:
     );
     assert!(refusal.message.contains("late"), "{refusal}");
     assert_eq!(database.ledger().await.min_seq, 1);
-    // It has stopped.
+    // The instance has stopped.
     database.execute("DELETE FROM linchpin_late").await;
     database.done(&two).await;
     assert_eq!(database.ledger().await.min_seq, 2);

@@ -1,7 +1,7 @@
-//! HTTP, from the outside, over the store in memory: requests into the service of an application,
-//! answers out of it.
+//! HTTP tests of an app on the memory store: they send requests to its service and check the
+//! responses.
 //!
-//! `http_sqlite.rs` runs the same over the embedded store.
+//! `http_sqlite.rs` and `http_postgres.rs` run the same modules on the other stores.
 #![allow(
     clippy::unwrap_used,
     clippy::format_push_string,

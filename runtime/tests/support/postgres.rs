@@ -1,4 +1,4 @@
-//! A `PostgreSQL` server for the tests of one binary, with a schema for each that asks.
+//! A `PostgreSQL` server for the tests of one binary, with a schema for each test that needs one.
 //!
 //! `LINCHPIN_TEST_POSTGRES` names another server, of any engine that speaks the protocol. A server
 //! that is missing fails.
@@ -14,8 +14,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
-/// A server of our own. It ends with this process, however that ends: the shell that watches over
-/// it reads our end of a pipe.
+/// A server that this process starts. It ends with this process, also after a crash: the shell that
+/// runs it reads a pipe of this process.
 pub struct Server {
     port: u16,
     folder: PathBuf,
@@ -49,7 +49,7 @@ impl Server {
             assert!(done.success(), "the folder cannot be given away");
         }
         let (bin, data) = (bin.display(), folder.display());
-        // `restart` and `stop` arrive on standard input, and its end when we are gone.
+        // Standard input brings `restart` and `stop`. It ends when this process ends.
         let script = format!(
             "cd {data}; up() {{ {user}{bin}/postgres -D {data}/data >>{data}/log 2>&1 & pid=$!; }}
             {user}{bin}/initdb -D {data}/data -U test --auth=trust --encoding=UTF8 --locale=C.UTF-8 --no-sync >{data}/initdb 2>&1 || exit 1
@@ -112,15 +112,15 @@ END
             .expect("the shell listens");
     }
 
-    /// Ends the server at once, as a crash does. It blocks until no connection is accepted; where
-    /// an app runs on the same thread, call it on another one, because the server waits for each
+    /// Ends the server at once, as a crash does. It blocks until no connection is accepted. If an
+    /// app runs on the same thread, call it on another one, because the server waits for each
     /// connection that the app has begun and not yet used.
     pub fn kill(&mut self) {
         self.say("kill");
         let address = SocketAddr::from(([127, 0, 0, 1], self.port));
         let end = Instant::now() + Duration::from_mins(1);
-        // A connection that is not answered is not a refused one: the port still listens, and the
-        // next server must not be confused with this one.
+        // A connection without an answer is not refused: the port still listens. The test must not
+        // confuse the next server with this one.
         let refused = || {
             TcpStream::connect_timeout(&address, Duration::from_millis(100))
                 .is_err_and(|error| error.kind() == std::io::ErrorKind::ConnectionRefused)
@@ -131,13 +131,13 @@ END
         }
     }
 
-    /// Starts it again.
+    /// Starts the server again.
     pub fn restart(&mut self) {
         self.say("start");
         self.wait();
     }
 
-    /// Has it encrypt once it is started again.
+    /// Turns on encryption, from the next start.
     pub fn encrypt(&self, certificate: &str, key: &str) {
         let data = self.folder.join("data");
         let owner = std::fs::metadata(&data).expect("a folder");
@@ -159,7 +159,7 @@ END
         settings.write_all(b"ssl = on\n").expect("written");
     }
 
-    /// Has it ask a user for a password.
+    /// Makes the server require a password of a user.
     pub fn ask_for_password(&self, user: &str) {
         let file = self.folder.join("data/pg_hba.conf");
         let rules = std::fs::read_to_string(&file).expect("rules");
@@ -171,12 +171,12 @@ END
         execute(&self.url(), "SELECT pg_reload_conf()").expect("read again");
     }
 
-    /// Its log.
+    /// The log of the server.
     pub fn log(&self) -> String {
         std::fs::read_to_string(self.folder.join("log")).expect("a log")
     }
 
-    /// Its database.
+    /// The URL of its database.
     pub fn url(&self) -> String {
         format!("postgres://test@127.0.0.1:{}/postgres", self.port)
     }
@@ -252,12 +252,12 @@ pub fn fresh_schema(base: &str) -> String {
     format!("{base}{joint}options=-c%20search_path%3D{schema}")
 }
 
-/// Runs SQL on a thread of its own, since callers may be within a runtime or not.
+/// Runs SQL on its own thread, because the caller may be inside a tokio runtime.
 pub fn execute(url: &str, sql: &str) -> Result<(), tokio_postgres::Error> {
     query(url, sql).map(drop)
 }
 
-/// The first two columns of what SQL answers.
+/// The first two columns of the result of a query.
 pub fn rows<T>(url: &str, sql: &str, read: impl Fn(String, String) -> T) -> Vec<T> {
     let text = |row: &tokio_postgres::SimpleQueryRow, i| row.get(i).unwrap_or_default().to_owned();
     query(url, sql)

@@ -28,7 +28,7 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// A read with so short a time limit that it needs no cancel request.
+    /// A read whose time limit is so short that it needs no cancel request.
     pub(super) fn short(connection: Place, slot: ReadSlot) -> Self {
         Self {
             connector: None,
@@ -36,14 +36,14 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// The server does not answer: the connection is closed for all callers.
+    /// Closes the connection for all callers, because the server does not answer.
     pub(super) fn abandon(mut self) {
         if let Some((connection, _)) = self.held.take() {
             connection.abandon();
         }
     }
 
-    /// The read has ended by itself: its slot is free for the next one.
+    /// Ends a read that has finished by itself. Returns its slot for the next read.
     pub(super) fn over(mut self) -> Option<ReadSlot> {
         self.held.take().map(|(_, slot)| slot)
     }
@@ -54,7 +54,7 @@ impl Drop for Scan<'_> {
         let Some((connection, slot)) = self.held.take() else {
             return;
         };
-        // Without a runtime the process ends, and with it the connection.
+        // Without a runtime, the process is about to end, and the connection ends with it.
         let Ok(runtime) = tokio::runtime::Handle::try_current() else {
             return;
         };
@@ -64,12 +64,12 @@ impl Drop for Scan<'_> {
                 if let Some(connector) = connector {
                     connector.cancel(&connection.live.client).await?;
                 }
-                // Answers come in order: this one means that the previous statement has ended.
+                // Responses come in order: this one means that the previous statement has ended.
                 connection.live.client.simple_query("").await.map(drop)
             };
             match tokio::time::timeout(PATIENCE, end).await {
                 Ok(Ok(())) => {}
-                // The statement may run for long, and the next caller would wait for it.
+                // The statement may run for a long time, and the next caller would wait for it.
                 Ok(Err(error)) => {
                     tracing::debug!(%error, "a statement that nobody waits for could not be ended");
                     connection.abandon();

@@ -1,7 +1,7 @@
-//! The app whose schema changes: its versions, and the process that is one of them.
+//! The app whose schema changes, in several versions. A process runs one of them.
 //!
-//! The variables `BENCH_VERSION`, `BENCH_URL` and `BENCH_PORT` name the version, the database and the
-//! port. The migrations are those of the working directory.
+//! The variables `BENCH_VERSION`, `BENCH_URL` and `BENCH_PORT` name the version, the database and
+//! the port. The migrations are read from the working directory.
 
 use linchpin::prelude::*;
 use linchpin::{Config, Durability};
@@ -47,13 +47,13 @@ version!(start, [], [Draft, Published], {
     pub body: String,
     pub views: i64,
 });
-// A field of another type, which both versions can write.
+// A field changes its type. Both versions can write it.
 version!(text, [], [Draft, Published], {
     pub body: String,
     #[field(transform = super::views_text)]
     pub views: String,
 });
-// One change of each kind besides.
+// In addition, one change of each other kind.
 version!(wide, [index(author_id), unique(token)], [Draft, Published, Archived], {
     pub body: Option<String>,
     #[field(transform = super::views_text)]

@@ -6,7 +6,7 @@ use example_support::client::{Client, Reply};
 use example_support::session::Server;
 use serde_json::{Value as Json, json};
 
-/// What every version must show of each task: the title and the tag.
+/// The values of a task that every version must show: the title and the tag.
 pub type Tasks = BTreeMap<String, (String, String)>;
 
 /// A user of a server of some version.
@@ -49,7 +49,7 @@ impl Board {
         id
     }
 
-    /// Gives a task another title.
+    /// Changes the title of a task.
     #[track_caller]
     pub fn rename(&self, tasks: &mut Tasks, id: &str, title: &str) {
         let reply = self.patch(id, json!({ self.title(): title }));
@@ -57,12 +57,12 @@ impl Board {
         tasks.get_mut(id).expect("a task").0 = title.to_owned();
     }
 
-    /// Gives a task another title, if the server does so.
+    /// Asks the server for another title of a task. Returns its reply, which may be a refusal.
     pub fn retitle(&self, id: &str, title: &str) -> Reply {
         self.patch(id, json!({ self.title(): title }))
     }
 
-    /// Gives a task another tag.
+    /// Changes the tag of a task.
     #[track_caller]
     pub fn retag(&self, tasks: &mut Tasks, id: &str, tag: &str) {
         let (name, tags) = self.with_tag(tag);

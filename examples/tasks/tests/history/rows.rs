@@ -114,8 +114,8 @@ impl Database {
         });
     }
 
-    /// The ledger as texts, without what differs between two databases of equal migrations: ids,
-    /// digests of plans, times, and numbers of attempts and rows.
+    /// The ledger as texts, without the values that differ between two databases with equal
+    /// migrations: ids, digests of plans, times, and numbers of attempts and rows.
     pub fn ledger(&self) -> Vec<String> {
         let installed = self.within(async |session| Installed::load(session).await);
         let installed = installed.expect("a ledger");
@@ -147,7 +147,7 @@ impl Database {
         }
     }
 
-    /// Writes a row into every table of a snapshot, but for some.
+    /// Writes a row into every table of a snapshot, except some tables.
     pub fn fill(&self, snapshot: &Snapshot, but: &[&str]) {
         for table in others(snapshot, but) {
             let names: Vec<String> = table.columns.iter().map(quoted).collect();
@@ -202,7 +202,7 @@ fn quoted(column: &Column) -> String {
     format!("\"{}\"", column.name)
 }
 
-/// A value of a kind. Nothing that the app does by time is due.
+/// A value of a kind. With these values, no scheduled work of the app is due.
 fn value(kind: &ColumnKind) -> Value {
     match kind {
         ColumnKind::String => Value::Text(KEY.to_owned()),

@@ -139,7 +139,8 @@ fn computed_desc(model: &EntityModel, field: &Field) -> Option<TokenStream> {
         .iter()
         .filter_map(|name| model.index_of(name))
         .map(|field| model.number(field));
-    // Of one place in both: the function may come from outside a `macro_rules!` that has the entity.
+    // Both uses of `row` need the same span, because the function may be written outside of the
+    // `macro_rules!` that declares the entity.
     let row = Ident::new("row", Span::call_site());
     let call = quote_spanned!(function.span()=> __lp::compute::<#module::#ident>(#row, #function));
     let name = computed::name(function);
@@ -153,8 +154,8 @@ fn computed_desc(model: &EntityModel, field: &Field) -> Option<TokenStream> {
 fn transform(model: &EntityModel, field: &Field) -> Option<TokenStream> {
     let (_, function) = field.options.transform.as_ref().filter(|_| !model.inert)?;
     let (module, ident) = (&model.generated.module, &field.ident);
-    // As a generic argument, a function without `#[transform]` would be read as a constant. As the
-    // right side of an alias, rustc says that it is a function where a type was expected.
+    // rustc reads a generic argument that is a function without `#[transform]` as a constant. In a
+    // type alias it reports "expected type, found function".
     let desc =
         quote_spanned!(function.span()=> __lp::field_transform::<#module::#ident, __Transform>());
     Some(quote!(.transform({ type __Transform = #function; #desc })))

@@ -237,7 +237,7 @@ fn covered(args: &Args, name: &str, lists: [&Vec<Assign>; 3], scope: &mut Scope<
         .enumerate()
         .filter(lacking)
         .collect();
-    // An aliased type may be a list, which is empty at first; only rustc knows.
+    // A type alias may stand for a list, which is empty by default; only rustc knows the type.
     let (unknown, missing): (Vec<_>, Vec<_>) = missing
         .into_iter()
         .partition(|(_, field)| field.kind == Type::Other);

@@ -100,7 +100,7 @@ impl From<Error> for Refusal {
 /// | query parameters: no credential is read from a URL | 400 `unknown_parameter` |
 /// | an upgrade to WebSocket | 426 `upgrade_required` |
 /// | version 13 and a key of 16 bytes | 400 `validation_failed` |
-/// | the headers that the connection keeps have at most 8 KiB: neither credentials nor those about the handshake | 431 `headers_too_large` |
+/// | the headers that the connection keeps have at most 8 KiB: credentials and headers about the handshake do not count | 431 `headers_too_large` |
 /// | the node takes connections | 503 `unavailable` |
 /// | an `Origin` is allowed, and present if a cookie is the credential | 403 `origin_not_allowed` |
 /// | the credential is good, or not required | 401 `unauthorized` |

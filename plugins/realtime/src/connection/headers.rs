@@ -3,12 +3,12 @@
 use linchpin::axum::http::{HeaderMap, HeaderName, HeaderValue};
 use linchpin::{Code, Error, Result};
 
-/// The most bytes of names and values that are kept. The server accepts 64 KiB for each request,
-/// which is too much for as long as a connection lives: 20 000 connections would hold over 1 GiB.
+/// The maximum size of the kept names and values, in bytes. The server accepts 64 KiB for each
+/// request. If it kept them while a connection lives, 20 000 connections would hold over 1 GiB.
 const MOST_KEPT: usize = 8 << 10;
 
-/// Headers that no later check reads: credentials, and what is about the handshake, its transport or
-/// its conditions, or tells a browser how to show a page.
+/// Headers that no later check reads: credentials, and headers about the handshake, its transport,
+/// its conditions or the display of a page.
 const LEFT_OUT: [&str; 26] = [
     "authorization",
     "cookie",
@@ -63,10 +63,10 @@ pub(crate) fn check_kept(headers: &HeaderMap) -> Result<()> {
 
 /// The headers that providers of context values and middleware may read later.
 ///
-/// Names and values are copied. Those of a request share the buffer in which the whole request was
-/// read, and would keep it alive.
+/// Names and values are copied. The originals share one buffer with the whole request, and would
+/// keep that buffer in memory.
 pub(crate) fn kept(headers: &HeaderMap) -> HeaderMap {
-    // A map that grows has place for eight headers, which most connections do not have.
+    // A map without a capacity allocates eight places. Most connections have fewer headers.
     let mut all = HeaderMap::with_capacity(headers.keys().filter(|name| is_kept(name)).count());
     for (name, value) in headers.iter().filter(|(name, _)| is_kept(name)) {
         let name = HeaderName::from_bytes(name.as_str().as_bytes());

@@ -25,7 +25,7 @@ pub struct Connection {
     limits: Arc<Limits>,
     meter: Arc<Meter>,
     state: Mutex<State>,
-    /// Told of frames that leave the queue.
+    /// Notified when frames leave the queue.
     room: Notify,
 }
 
@@ -44,12 +44,12 @@ struct State {
     output: Output,
     /// Wakes the task.
     task: Option<Waker>,
-    /// Whether anybody waits for frames to leave the queue.
+    /// Whether a caller waits for free space in the queue.
     wants_room: bool,
     identity: Option<Identity>,
     /// The number of the latest check of the identity that has begun.
     identity_asked: u64,
-    /// The number of the check that has found the identity.
+    /// The number of the check that returned the present identity.
     identity_found: u64,
     /// An identity that replaces the present one, from outside of the socket.
     refreshed: Option<Identity>,
@@ -66,7 +66,7 @@ struct State {
 #[derive(Clone, Copy, Debug)]
 struct Closing {
     why: Close,
-    /// Whether the task has taken notice.
+    /// Whether the task has seen it.
     seen: bool,
 }
 
@@ -137,7 +137,7 @@ impl Connection {
         connection
     }
 
-    /// The id that the client was told.
+    /// The id that the client has received.
     pub fn id(&self) -> &str {
         &self.id
     }
@@ -244,15 +244,15 @@ impl Connection {
         self.send(frame)
     }
 
-    /// Everything up to `position` is past, after what is in the queue. The next heartbeat of a
-    /// response tells it; a socket ignores it.
+    /// Records that, after the frames in the queue, the client has passed all events up to
+    /// `position`. The next heartbeat of a response sends it; a socket ignores it.
     pub fn pass(&self, position: Position) {
         if self.kind == Kind::Events {
             self.state.lock().passed = Some(position);
         }
     }
 
-    /// Takes the position that was passed. While frames wait it is not true yet, and stays.
+    /// Takes the position that was passed. While frames wait in the queue, it stays.
     pub(crate) fn take_passed(&self) -> Option<Position> {
         let mut state = self.state.lock();
         if state.queue.is_empty() {
@@ -308,7 +308,7 @@ impl Connection {
         same
     }
 
-    /// The identity for a check of it that begins now, and the number of the check.
+    /// Begins a check of the identity. Returns the identity and the number of the check.
     pub fn check_identity(&self) -> Option<(Identity, u64)> {
         let mut state = self.state.lock();
         let identity = state.identity.clone()?;
@@ -316,9 +316,9 @@ impl Connection {
         Some((identity, state.identity_asked))
     }
 
-    /// Replaces the identity by what a check has found, such as after a change of roles. The answer
-    /// of a check that began before the one that has found the present identity, or before the
-    /// client has authenticated again, is out of date and changes nothing.
+    /// Replaces the identity by the result of a check, such as after a change of roles. The result
+    /// is ignored if a check that began later has already returned, or if the client has
+    /// authenticated again since the check began.
     pub fn update_identity(&self, check: u64, identity: Identity) {
         let mut state = self.state.lock();
         if check > state.identity_found {
@@ -327,7 +327,7 @@ impl Connection {
         }
     }
 
-    /// Has the task look at the clock again.
+    /// Wakes the task, so that it reads the clock again.
     pub fn wake(&self) {
         // Woken without the lock, which the task takes first.
         let task = self.state.lock().task.clone();

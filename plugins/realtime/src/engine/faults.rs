@@ -1,18 +1,18 @@
-//! Counts of what an engine cannot use: messages and keys that another program has written.
+//! Counters of unusable messages and keys, which another program has written.
 
 use metrics::counter;
 
-/// What an engine cannot use.
+/// A reason why an engine cannot use a message or a key.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Fault {
-    /// A message is longer than the engine carries. It is dropped before it is decoded.
+    /// A message is longer than the limit of the engine. It is dropped before it is decoded.
     MessageTooLarge,
-    /// A message is in no form that this version of the app knows. It is dropped.
+    /// A message has a form that this version of the app does not know. It is dropped.
     MessageUnreadable,
-    /// A published frame is too long. It is read from its stream.
+    /// A published frame is too long. The engine reads it from its stream instead.
     FrameTooLarge,
-    /// A published frame is in no form that this version of the app knows. It is read from its
-    /// stream.
+    /// A published frame has a form that this version of the app does not know. The engine reads it
+    /// from its stream instead.
     FrameUnreadable,
     /// A key of the engine holds a value of another type or form. It is removed.
     KeyReplaced,

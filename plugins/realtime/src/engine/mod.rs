@@ -1,4 +1,4 @@
-//! Engines: where streams, presence and messages between nodes live.
+//! Engines: they store streams and presence, and carry messages between nodes.
 //!
 //! An [`Engine`] stores ordered, bounded logs of opaque frames ([`Stream`]s), tells every node of
 //! the app about new frames, keeps the leases of present users, and carries messages between
@@ -60,7 +60,7 @@ pub struct Facts {
     pub cluster: bool,
 }
 
-/// Where streams, presence and messages between nodes live.
+/// Stores streams and presence, and carries messages between nodes.
 ///
 /// One value is one node. Nodes that use the same storage see the same streams.
 ///
@@ -103,8 +103,8 @@ pub struct Facts {
 /// 2. [`read`](Self::read) after the client's position; the answer holds the top.
 /// 3. Send the frames that were read, then release the buffer: skip frames at or below that top.
 ///
-/// No frame is lost or doubled, because a subscription delivers every frame after its start in
-/// order and without holes, or reports a reset.
+/// No frame is lost or duplicated, because a subscription delivers every frame after its start in
+/// order and without gaps, or reports a reset.
 ///
 /// # Writing an engine
 ///
@@ -117,13 +117,13 @@ pub struct Facts {
 ///   [`EngineError::Fenced`]. A stream without a stored position gets a new [`Epoch`]; a missing
 ///   epoch is never guessed.
 /// - **Keep** at least [`History::kept_size`] frames for [`History::kept_ttl`]: subscriptions fill
-///   holes from them, also in streams without history. Positions live [`POSITION_TTL`] longer than
+///   gaps from them, also in streams without history. Positions live [`POSITION_TTL`] longer than
 ///   the history.
 /// - **Renew** covers every stream of the app that is stored when the call begins, also those that
 ///   no node serves.
 /// - **Subscribe** through [`feed::Feeds`]. The engine implements [`feed::Source`], and calls
-///   [`Feeds::frame`](feed::Feeds::frame) for each frame that it hears of. Order, holes, doubles,
-///   lost data and replaced epochs are handled there. After each connection that was made anew the
+///   [`Feeds::frame`](feed::Feeds::frame) for each frame that it hears of. It handles order,
+///   gaps, duplicates, lost data and replaced epochs. After each connection that was made anew the
 ///   engine calls [`Feeds::doubt_all`](feed::Feeds::doubt_all), so that every subscription
 ///   compares itself with the top of its stream.
 /// - **Down** is [`EngineError::Unavailable`], at once or within seconds, never a hang. Live
@@ -133,8 +133,8 @@ pub struct Facts {
 ///   arrival and the last departure of a user.
 /// - **Time** comes from the [`Clock`] given to the engine.
 ///
-/// The suite in `linchpin_realtime::engine::conformance` (feature `test-util`) decides what is an
-/// engine.
+/// Every engine must pass the suite in `linchpin_realtime::engine::conformance` (feature
+/// `test-util`).
 pub trait Engine: fmt::Debug + Send + Sync + 'static {
     /// The properties of the engine.
     fn facts(&self) -> Facts;
@@ -160,8 +160,8 @@ pub trait Engine: fmt::Debug + Send + Sync + 'static {
     fn append<'a>(&'a self, batch: &'a [Append]) -> BoxFuture<'a, Result<Vec<Position>>>;
 
     /// Reads at most `max` frames after an offset, within the declared history of the stream. The
-    /// data of all of them together has at most [`MAX_READ`] bytes; a longer frame comes alone. So
-    /// the answer may end before the top: read on after its last frame.
+    /// data of all of them together has at most [`MAX_READ`] bytes; a longer frame comes alone. If
+    /// the answer ends before the top, read again after its last frame.
     ///
     /// # Errors
     /// [`Unavailable`](EngineError::Unavailable).
@@ -251,8 +251,8 @@ pub trait Engine: fmt::Debug + Send + Sync + 'static {
 
     /// Does [`presence_enter`](Self::presence_enter) and then
     /// [`presence_expire`](Self::presence_expire) for several streams, and returns the changes of
-    /// each. A node renews all its leases with it, so it should need few messages. By default some
-    /// of the streams are renewed at the same time.
+    /// each. A node renews all its leases with it, so it should need few messages. The default
+    /// renews some streams at the same time.
     ///
     /// # Errors
     /// [`Unavailable`](EngineError::Unavailable): some of the streams may have been renewed.
@@ -295,7 +295,7 @@ pub trait Engine: fmt::Debug + Send + Sync + 'static {
     fn close(&self) -> BoxFuture<'_, ()>;
 }
 
-/// The streams whose presence is renewed at the same time.
+/// The number of streams whose presence is renewed at the same time.
 const AT_ONCE: usize = 16;
 
 /// The maximum length in bytes of the frames that a read returns, if it returns more than one.

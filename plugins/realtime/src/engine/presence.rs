@@ -39,11 +39,11 @@ pub struct Attendance {
     pub users: Vec<String>,
 }
 
-/// What a renewal has found in a stream.
+/// The changes that a renewal has found in a stream.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PresenceChanges {
-    /// The users who had no lease on any node: their arrival is to be announced.
+    /// The users who had no lease on any node. The caller announces their arrival.
     pub arrived: Vec<String>,
-    /// The users who have no lease left: their departure is to be announced.
+    /// The users who have no lease left. The caller announces their departure.
     pub left: Vec<String>,
 }

@@ -149,7 +149,7 @@ impl Realtime {
     /// Creates the engine, which is not started yet.
     #[cfg_attr(
         not(any(feature = "postgres", feature = "redis")),
-        allow(clippy::unnecessary_wraps) // an engine with a server may refuse its options
+        allow(clippy::unnecessary_wraps) // engines with a server can refuse their options
     )]
     fn make_engine(&self, clock: &Clock) -> Result<Arc<dyn Engine>> {
         Ok(match &self.config.engine {

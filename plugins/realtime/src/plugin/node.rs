@@ -199,7 +199,7 @@ impl Node {
                 }
                 Control::Refreshed { number, done } => {
                     if let Some(answer) = self.asked.waiting.lock().remove(&number) {
-                        // The one who asked may have left.
+                        // The client that asked may have left.
                         let _ = answer.send(done);
                     }
                 }
@@ -233,7 +233,7 @@ impl Node {
                 tokio::time::sleep(LOOK).await;
             }
         };
-        // What is left after that time is cut by the app.
+        // The app closes the connections that are left after that time.
         let _ = tokio::time::timeout(grace, all_ended).await;
     }
 
@@ -314,11 +314,11 @@ mod tests {
         let asked = Asked::default();
         let (question, answered) = asked.question();
         assert_eq!(asked.waiting.lock().len(), 1);
-        // The client that caused it has left: its call is dropped.
+        // The client has left, so its call is dropped.
         drop(question);
         assert!(asked.waiting.lock().is_empty());
         assert!(answered.await.is_err());
-        // An answer that comes later than that is for nobody.
+        // An answer that comes after that is dropped.
         let (question, answered) = asked.question();
         let answer = asked.waiting.lock().remove(&question.number).unwrap();
         answer.send(true).unwrap();

@@ -132,8 +132,8 @@ impl RoomHub {
         self.take_frame(call.entry, call.variant.name, call.room, per_second, most)
     }
 
-    /// Counts a frame of a kind for a room under the limit of its user: an anonymous connection has
-    /// its own.
+    /// Counts a frame of one kind for a room against the limit of its user. An anonymous connection
+    /// has its own limit.
     ///
     /// # Errors
     /// `rate_limited`.

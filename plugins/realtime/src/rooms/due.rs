@@ -1,5 +1,5 @@
-//! Connections whose rights are checked again soon: each waits at most once, and a bounded number
-//! of them is checked at the same time.
+//! The queue of connections whose rights must be checked again. Each connection is in it at most
+//! once, and at most [`CHECKS`] are checked at the same time.
 
 use std::collections::{BTreeMap, HashMap};
 use std::panic::AssertUnwindSafe;
@@ -12,19 +12,19 @@ use super::rights::CHECKS;
 use super::{Entry, RoomHub};
 use crate::protocol::Close;
 
-/// The connections that wait for a check of their rights, the longest wait first. There are at most
-/// as many as connections of the node, whatever the number of changes is.
+/// The connections that wait for a check of their rights, the longest wait first. Each connection
+/// of the node waits at most once, so their number does not depend on the number of changes.
 #[derive(Default)]
 pub(super) struct Due(Mutex<State>);
 
 #[derive(Default)]
 struct State {
-    /// The number of the next connection that begins to wait.
+    /// The number for the next connection that begins to wait.
     next: u64,
     waiting: BTreeMap<u64, Arc<Entry>>,
     /// The numbers of the connections that wait, by their ids.
     numbers: HashMap<Arc<str>, u64>,
-    /// The tasks that check, at most [`CHECKS`].
+    /// The number of running workers, at most [`CHECKS`].
     workers: usize,
 }
 
@@ -37,8 +37,8 @@ impl State {
 }
 
 impl Due {
-    /// Has a connection wait, if it does not wait already. Returns whether a further worker is
-    /// needed; it is counted already.
+    /// Adds a connection, unless it waits already. Returns whether the caller must start another
+    /// worker; that worker is already counted.
     fn add(&self, entry: Arc<Entry>) -> bool {
         let mut state = self.0.lock();
         let id = Arc::clone(entry.connection.shared_id());
@@ -54,7 +54,7 @@ impl Due {
         needed
     }
 
-    /// A connection has ended.
+    /// Removes a connection that has ended.
     pub(super) fn remove(&self, id: &str) {
         self.0.lock().remove(id);
     }
@@ -75,7 +75,7 @@ struct Worker {
 }
 
 impl Worker {
-    /// The connection that has waited longest; the worker ends without one.
+    /// Takes the connection that has waited longest. The worker ends if none waits.
     fn next(&mut self) -> Option<Arc<Entry>> {
         let mut state = self.hub.due.0.lock();
         match state.waiting.pop_first() {
@@ -96,7 +96,7 @@ impl Worker {
             let check = AssertUnwindSafe(self.hub.check_rights(&entry));
             if check.catch_unwind().await.is_err() {
                 tracing::error!("a check of the rights of a connection has panicked");
-                // Nobody knows what it may see now.
+                // Its present rights are unknown.
                 entry.connection.close(Close::Internal);
             }
         }
@@ -106,14 +106,14 @@ impl Worker {
 impl Drop for Worker {
     fn drop(&mut self) {
         if !self.ended {
-            // The runtime ends.
+            // The runtime stops and has dropped the task.
             self.hub.due.0.lock().workers -= 1;
         }
     }
 }
 
 impl RoomHub {
-    /// Checks the rights of a connection soon. A connection that waits already waits once.
+    /// Schedules a check of the rights of a connection, unless one is scheduled already.
     pub(super) fn check_soon(&self, entry: Arc<Entry>) {
         if self.due.add(entry)
             && let Some(hub) = self.me.upgrade()

@@ -31,7 +31,7 @@ async fn each_connection_waits_once_and_few_are_checked_at_a_time() {
         assert_eq!(node.join(member, ROOM).await, "Fresh");
     }
     let live = node.hub.live_rooms().remove(0);
-    // Checks that end with their time limit only.
+    // These checks end only by their time limit.
     node.sessions.stuck.lock().extend(&users);
     tokio::time::pause();
     let before = node.sessions.checks();
@@ -43,17 +43,17 @@ async fn each_connection_waits_once_and_few_are_checked_at_a_time() {
     settle().await;
     assert_eq!(node.sessions.checks() - before, CHECKS);
     assert_eq!(node.hub.due.waiting(), MEMBERS - CHECKS);
-    // A connection that is checked now waits again, for what has changed meanwhile.
+    // A connection whose check is running waits again, because of the changes since its begin.
     node.hub.check_soon(node.hub.entry(users[0]).unwrap());
     assert_eq!(node.hub.due.waiting(), MEMBERS - CHECKS + 1);
-    // One that has ended waits no longer.
+    // A connection that has ended does not wait any more.
     node.hub.ended(&members[MEMBERS - 1]);
     assert_eq!(node.hub.due.waiting(), MEMBERS - CHECKS);
     tokio::time::sleep(Duration::from_secs(10)).await;
     assert_eq!(node.hub.due.waiting(), 0);
     assert_eq!(node.sessions.checks() - before, MEMBERS);
     assert!(node.hub.live_rooms().is_empty(), "none could be checked");
-    // The next change finds workers.
+    // The next change starts workers again.
     node.hub.check_soon(node.hub.entry(users[1]).unwrap());
     settle().await;
     assert_eq!(node.sessions.checks() - before, MEMBERS + 1);

@@ -410,7 +410,7 @@ async fn a_filter_sees_listed_events_as_they_are_documented() {
         left: false,
         quiet: false,
     };
-    // Nobody listed these two events, and they have no payload: the record leaves bob's sight.
+    // The endpoint lists neither event, so they have no payload. They hide the record from bob.
     for quiet in [true, false] {
         let unlisted = About {
             before: Some(about("b9", true).state),

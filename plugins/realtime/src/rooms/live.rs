@@ -20,7 +20,7 @@ use crate::engine::{self, Delivery, Stream};
 use crate::protocol::{Position, ResetReason, ServerFrame};
 use crate::sse;
 
-/// Frames that wait while a member joins; more of them are a reset.
+/// The maximum number of frames that wait while a member joins. More of them cause a reset.
 const MOST_HELD: usize = 1_000;
 
 /// A room on this node.
@@ -38,7 +38,7 @@ pub(super) struct Live {
     pub(super) at: Mutex<Option<engine::Position>>,
     /// The values of the last member that has joined. Equal ones are shared.
     common: Mutex<Tuples>,
-    /// Hashes users for [`Member::named`].
+    /// The hasher of the users in [`Member::named`].
     hasher: RandomState,
 }
 
@@ -47,7 +47,7 @@ pub(super) struct Member {
     pub(super) tuples: Tuples,
     /// The number of the check that has found them; 0 for that of the join.
     pub(super) checked: u64,
-    /// What arrived while the member joins; `None` once it has joined.
+    /// The frames that arrived while the member joins; `None` once it has joined.
     pub(super) held: Option<Held>,
     /// The position up to which it got everything when it joined. The subscription of the node may
     /// be behind it.
@@ -86,7 +86,7 @@ struct Change {
 #[derive(Default)]
 pub(super) struct Held {
     frames: Vec<Arc<Placed>>,
-    /// What is never stored.
+    /// The frames that are never stored.
     passing: Vec<(ServerFrame, Class, Option<Change>)>,
     /// A reset, or too many frames: the member starts at this position, and `frames` come after
     /// it.
@@ -170,8 +170,8 @@ impl Live {
             .insert(Arc::clone(connection.shared_id()), member);
     }
 
-    /// Lets a member have what waited above `top`, and everything later. Returns the subscriptions
-    /// that end with it, or are to be checked again.
+    /// Gives a member the waiting frames above `top`, and all later ones. Returns the subscriptions
+    /// that end with them, or must be checked again.
     pub(super) fn release(
         &self,
         connection: &Arc<Connection>,
@@ -252,7 +252,7 @@ impl Live {
             Delivery::Message(message) => {
                 match Passing::decode(&message) {
                     Some(passing) => self.pass(&passing, due),
-                    // A newer version of the app, or another program.
+                    // A newer version of the app, or another program, has written it.
                     None => faults::count(Fault::MessageUnreadable),
                 }
                 Vec::new()
@@ -313,7 +313,7 @@ impl Live {
             return Some(Code::NotFound);
         }
         if frames.is_empty() || !placed.passes(self.carrier, &member.connection) {
-            // A client that sees no event here still learns how far it is.
+            // A client that gets no frame of this entry still gets the position.
             member.connection.pass(shown_position(&placed.position));
             return placed.ends_room.then_some(Code::NotFound);
         }
@@ -323,7 +323,7 @@ impl Live {
         placed.ends_room.then_some(Code::NotFound)
     }
 
-    /// The frame that tells of lost continuity.
+    /// The frame that reports lost continuity.
     pub(super) fn reset_frame(&self, position: &Position, reason: ResetReason) -> ServerFrame {
         match self.carrier {
             Carrier::Channel(_) => ServerFrame::reset(&self.room, position, reason),
@@ -355,8 +355,8 @@ impl Live {
         }
     }
 
-    /// Forgets the users of the snapshots of members that have joined: what the engine was told
-    /// before a snapshot has arrived by now.
+    /// Forgets the users in the snapshots of members that have joined, because all earlier changes
+    /// of presence have arrived by now.
     pub(super) fn forget_named(&self) {
         for member in self.members.lock().values_mut() {
             if member.held.is_none() {

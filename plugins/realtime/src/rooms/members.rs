@@ -105,7 +105,7 @@ impl RoomHub {
             while let Some(delivery) = subscription.next().await {
                 let mut due = Vec::new();
                 let mut ended = live.deliver(delivery, outbound_bytes, &mut due);
-                // What is there already goes to each socket in one call of the system.
+                // All frames that are here already go to each socket in one system call.
                 for _ in 1..MOST_AT_ONCE {
                     let Some(delivery) = subscription.next_here() else {
                         break;
@@ -120,7 +120,8 @@ impl RoomHub {
         Ok(task.abort_handle())
     }
 
-    /// Tells members that their subscription has ended, and forgets it. Others are checked again.
+    /// Notifies members whose subscription has ended, and removes it. Other subscriptions are
+    /// checked again.
     pub(super) fn end_subscriptions(&self, live: &Arc<Live>, affected: Vec<Affected>) {
         for Affected { connection, code } in affected {
             let Some(entry) = self.entry(connection.id()) else {

@@ -1,4 +1,4 @@
-//! The rooms of a node: who is in them, and what reaches whom.
+//! The rooms of a node: their members, and the delivery of events to them.
 //!
 //! A [`RoomHub`] serves all connections of a node. A room with at least one member is *live*: the
 //! node is subscribed to its stream, and passes on what the engine delivers. Each event is checked
@@ -61,9 +61,9 @@ pub use origin::{Origin, StoredEvent};
 pub(crate) use stored::Passing;
 pub use stored::{About, StoredFrame, stream_name};
 
-/// What a hub needs from its app.
+/// The parts of the app that a hub needs.
 pub struct HubSettings {
-    /// Where streams and presence live.
+    /// The engine, which stores streams and presence.
     pub engine: Arc<dyn Engine>,
     /// The channels of the app.
     pub declared: Declared,
@@ -94,8 +94,9 @@ pub struct RoomHub {
     presences: Presences,
     due: Due,
     entries: Mutex<Entries>,
-    /// Places for replays. Each reads at most [`MAX_READ`](crate::engine::MAX_READ) bytes, or one
-    /// longer frame: together 16 MiB, whatever the number of clients that come back at once is.
+    /// Limits the replays that run at the same time. Each reads at most
+    /// [`MAX_READ`](crate::engine::MAX_READ) bytes, or one longer frame: together 16 MiB, for any
+    /// number of clients that reconnect at the same time.
     replays: Semaphore,
 }
 

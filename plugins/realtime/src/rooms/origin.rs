@@ -1,4 +1,4 @@
-//! Events as endpoints store them: with the call that they come from, for filters.
+//! The stored form of events of an endpoint: with the call that caused them, for filters.
 
 use std::borrow::Cow;
 

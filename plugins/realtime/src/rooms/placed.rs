@@ -1,4 +1,4 @@
-//! Entries of a stream at their position: what each member gets of them.
+//! Entries of a stream at their position, and the frames of them that each member gets.
 
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -26,20 +26,20 @@ pub(super) struct Placed {
     pub(super) record: Option<(String, String)>,
     /// The event, for the filter of an endpoint.
     event: Option<EntityEvent>,
-    /// It has no payload: nobody listed the event, or its record has left the partition. At most it
-    /// hides a record.
+    /// The entry has no payload, because the endpoint does not list the event or the record has
+    /// left the partition. It can only hide a record.
     unlisted: bool,
-    /// Nobody may see it: its record cannot be judged.
+    /// No member gets it, because the conditions on its record cannot be evaluated.
     withheld: bool,
     /// The room's own record is gone.
     pub(super) ends_room: bool,
     /// The room's own record changed in a field that conditions read.
     pub(super) rechecks: bool,
-    /// It did, and a gate leads to a further record: only a new check can tell who stays.
+    /// Such a field changed, and a gate leads to another record, so each member is checked again.
     pub(super) asks: bool,
 }
 
-/// What a caller gets of entries that are read again.
+/// The frames of entries that a caller gets when they are read again.
 pub(super) struct Shown {
     pub(super) frames: Vec<ServerFrame>,
     /// Whether the last entry has a frame among them.
@@ -48,8 +48,8 @@ pub(super) struct Shown {
 
 impl Placed {
     /// Whether the filter of the endpoint admits the event for a connection. A filter that panics
-    /// withholds the event from this connection only. It sees listed events only: that a record is
-    /// out of sight now is told without it.
+    /// withholds the event from this connection only. The filter sees listed events only: the frame
+    /// that hides a record is sent without it.
     pub(super) fn passes(&self, carrier: Carrier, connection: &Connection) -> bool {
         let Carrier::Endpoint(endpoint) = carrier else {
             return true;
@@ -128,7 +128,7 @@ impl Live {
             if about.quiet {
                 placed.frames = Vec::new();
             }
-            // A channel forwards no events of its own entity if that has gates: this one is quiet.
+            // A channel forwards no events of its own entity if the entity has gates.
             if of.is_some_and(|of| !of.gates.is_empty()) {
                 placed.asks = changed;
             } else {
@@ -172,7 +172,7 @@ impl Live {
     }
 
     /// The frames of entries for one connection. If the last entry about a record does not show it,
-    /// the earlier ones are withheld: what was published and withdrawn is not disclosed afterwards.
+    /// the earlier ones are withheld, so that a withdrawn record is not disclosed afterwards.
     pub(super) fn frames_for(
         &self,
         entries: &[Arc<Placed>],

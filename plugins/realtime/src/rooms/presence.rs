@@ -1,4 +1,4 @@
-//! Who is in a room, over all nodes.
+//! The users who are in a room, on all nodes.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Weak};
@@ -17,13 +17,13 @@ use crate::connection::Connection;
 use crate::engine::Attendance;
 use crate::protocol::{NOT_SUBSCRIBED, PresenceList, ServerFrame};
 
-/// How long a user may be away before the others are told.
+/// The time that a user may be away before the other members are notified.
 const GRACE: Duration = Duration::from_secs(5);
-/// Rooms whose leases are renewed with one call of the engine.
+/// The number of rooms whose leases are renewed with one call of the engine.
 const RENEWED: usize = 100;
-/// Rooms whose members are told of changes at the same time.
+/// The number of rooms whose members are notified at the same time.
 const TOLD: usize = 16;
-/// The most users of a snapshot.
+/// The maximum number of users in a snapshot.
 const MOST_USERS: usize = 500;
 
 /// The users in the rooms of this node.
@@ -32,20 +32,20 @@ pub(super) struct Presences(Mutex<State>);
 
 #[derive(Default)]
 struct State {
-    /// By stream and then by user.
+    /// The present users, by stream and then by user id.
     rooms: HashMap<String, HashMap<String, Here>>,
-    /// The graces that run, the oldest first: at most one for each user of a room.
+    /// The running grace periods, the oldest first: at most one for each user of a room.
     leaving: BTreeMap<u64, Leaving>,
-    /// The number of the next grace.
+    /// The number of the next grace period.
     next: u64,
-    /// Whether a task waits for the end of the oldest one.
+    /// Whether a task waits for the end of the oldest grace period.
     is_watched: bool,
 }
 
 #[derive(Default)]
 struct Here {
     connections: usize,
-    /// The number of its grace, while no connection is left.
+    /// The number of its grace period, if no connection is left.
     leaving: Option<u64>,
 }
 
@@ -57,7 +57,7 @@ struct Leaving {
 }
 
 impl State {
-    /// The users of rooms whose grace is over. They are forgotten.
+    /// Removes the users whose grace period is over. Returns them by room.
     fn gone(&mut self, now: Instant) -> Vec<(Arc<Live>, Vec<String>)> {
         let mut gone: HashMap<String, (Arc<Live>, Vec<String>)> = HashMap::new();
         while let Some(oldest) = self.leaving.first_entry()
@@ -84,7 +84,7 @@ pub(super) struct Snapshot {
     pub(super) count: usize,
 }
 
-/// The user whose presence counts: anonymous callers and programs are not counted.
+/// The user whose presence is counted; `None` for anonymous callers and programs.
 fn user_of(entry: &Entry) -> Option<String> {
     let identity = entry.connection.identity()?;
     let is_user = identity.actor.kind == ActorKind::User;
@@ -92,8 +92,8 @@ fn user_of(entry: &Entry) -> Option<String> {
 }
 
 impl RoomHub {
-    /// A connection came into a room: tells the others if it is the user's first, and returns who
-    /// is there.
+    /// Adds a connection to a room. Notifies the other members if it is the user's first one.
+    /// Returns the users who are present.
     pub(super) async fn arrive_in(&self, entry: &Entry, live: &Arc<Live>) -> Option<Snapshot> {
         if !live.carrier.presence() {
             return None;
@@ -132,7 +132,7 @@ impl RoomHub {
         })
     }
 
-    /// Records users as present, and tells of those who were not.
+    /// Records users as present, and notifies the members of those who were not.
     async fn enter(&self, live: &Live, users: &[&str]) {
         match self
             .settings
@@ -159,14 +159,14 @@ impl RoomHub {
         }
     }
 
-    /// A connection left a room. If it was the user's last one, the others are told after the
-    /// grace.
+    /// Removes a connection from a room. If it was the user's last one, the other members are
+    /// notified after the grace period.
     pub(super) fn depart(&self, entry: &Entry, live: &Arc<Live>) {
         let Some(user) = user_of(entry) else {
             return;
         };
         let Ok(runtime) = Handle::try_current() else {
-            // The process ends; the lease runs out.
+            // The process ends, and the lease expires.
             return;
         };
         let all = &mut *self.presences.0.lock();
@@ -192,7 +192,7 @@ impl RoomHub {
         }
     }
 
-    /// The end of the oldest grace; `None` if there is none, and then nobody watches any more.
+    /// The end of the oldest grace period. If none runs, returns `None`; the watching task ends.
     fn next_end(&self) -> Option<Instant> {
         let mut all = self.presences.0.lock();
         let oldest = all.leaving.first_key_value();
@@ -201,7 +201,7 @@ impl RoomHub {
         until
     }
 
-    /// Tells of the users whose grace is over.
+    /// Notifies the members of rooms of the users whose grace period is over.
     async fn tell_gone(&self) {
         let gone = self.presences.0.lock().gone(Instant::now());
         let told = stream::iter(gone);
@@ -214,14 +214,14 @@ impl RoomHub {
                         self.tell(&live, &Passing::Leave { user }).await;
                     }
                 }
-                // The leases run out, and another node tells it.
+                // The leases expire, and then another node notifies the members.
                 Err(error) => tracing::debug!(%error, "a departure is not recorded"),
             }
         })
         .await;
     }
 
-    /// Renews the leases of this node, and tells of users whose leases have run out.
+    /// Renews the leases of this node, and notifies members of users whose leases have expired.
     pub(super) async fn renew_presence(&self) {
         let rooms = self.live_rooms();
         let rooms: Vec<_> = rooms
@@ -272,7 +272,8 @@ impl RoomHub {
         let live = live
             .filter(|live| live.carrier.presence())
             .ok_or_else(|| Error::new(NOT_SUBSCRIBED, "Not in such a room with presence"))?;
-        // A snapshot costs the engine more than a frame that is relayed. No variant has this name.
+        // A snapshot costs the engine more than a relayed frame, so it has the same limit. No
+        // variant has an empty name.
         let most = self.settings.limits.relays_per_second;
         self.take_frame(&entry, "", room, f64::from(most), most)?;
         let present = self.snapshot(&live).await?;
@@ -284,7 +285,7 @@ impl RoomHub {
     }
 }
 
-/// Waits for the end of each grace, until none runs.
+/// Waits for the end of each grace period, until none runs.
 async fn watch_leaving(hub: &Weak<RoomHub>) {
     loop {
         let Some(until) = hub.upgrade().and_then(|hub| hub.next_end()) else {

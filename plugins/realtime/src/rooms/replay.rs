@@ -1,4 +1,4 @@
-//! What a client has missed when it joins.
+//! Replay of the events that a client has missed before it joins.
 
 use std::sync::Arc;
 
@@ -13,11 +13,11 @@ use crate::protocol::{Position, ResetReason, ServerFrame};
 
 /// The most frames that are replayed; a client that missed more starts at the top.
 const MOST_REPLAYED: usize = 500;
-/// The most bytes of replayed frames. No more of them are read, unless the first one is longer.
+/// The maximum size of the replayed frames in bytes. Only a longer first frame exceeds it.
 const MOST_BYTES: usize = engine::MAX_READ;
 
 impl RoomHub {
-    /// Reads what a client has missed.
+    /// Reads the frames that a client has missed.
     pub(super) async fn replay(
         &self,
         live: &Arc<Live>,
@@ -35,7 +35,7 @@ impl RoomHub {
             let top = engine.top(&live.stream).await?;
             return Ok(at_top(top, Joined::Reset(ResetReason::NotRecoverable)));
         }
-        // What the node knows already needs no frames.
+        // If the node already knows the answer, it reads no frames.
         let at = *live.at.lock();
         if let Some(reason) = at.and_then(|at| out_of_reach(since, at, live)) {
             let top = engine.top(&live.stream).await?;

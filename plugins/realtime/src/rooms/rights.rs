@@ -1,5 +1,4 @@
-//! Standing subscriptions are checked again: after changes of the caller's rights, and from time to
-//! time.
+//! New checks of open subscriptions: after changes of the caller's rights, and at an interval.
 
 use std::sync::Arc;
 
@@ -20,13 +19,14 @@ use crate::connection::Class;
 use crate::engine::{self, RENEWAL};
 use crate::protocol::ResetReason;
 
-/// Connections that are checked at the same time, and changes of credentials that are followed so.
+/// The maximum number of connections that are checked at the same time, and of changes of
+/// credentials (`CHANGES`) that are processed at the same time.
 pub(super) const CHECKS: usize = 32;
 const CHANGES: usize = 16;
 
 impl RoomHub {
-    /// Watches changes of credentials, checks standing subscriptions from time to time, and renews
-    /// presence; none of them waits for another. It ends with its task.
+    /// Watches changes of credentials, checks open subscriptions at an interval, and renews
+    /// presence. The three run concurrently, and end with the task.
     pub async fn watch(self: Arc<Self>) {
         tokio::join!(self.follow_changes(), self.recheck(), self.renew());
     }
@@ -86,7 +86,7 @@ impl RoomHub {
             .await;
     }
 
-    /// Ends a connection whose session has ended. A check that cannot be made now ends nothing.
+    /// Ends a connection whose session has ended. If the check fails, the connection stays open.
     async fn check_session(&self, entry: &Entry) {
         let check = self.actor(entry, CredentialUse::Check);
         let _ = tokio::time::timeout(LONGEST_CHECK, check).await;
@@ -147,12 +147,11 @@ impl RoomHub {
 }
 
 impl Live {
-    /// Sets the values of a member that were found by a later check, `check` by its number. With
-    /// other values it starts afresh: events that it sees now were withheld before, or the other
-    /// way round.
+    /// Sets the values of a member that a later check has found; `check` is its number. If the
+    /// values differ, the subscription is reset: the member may see other events now than before.
     ///
-    /// Checks of one connection may run at the same time. What one of them finds does not replace
-    /// what another has found that began after it.
+    /// Checks of one connection may run at the same time. The result of a check never replaces the
+    /// result of a check that began later.
     pub(super) fn change(&self, id: &str, check: u64, tuples: Tuples) {
         let mut members = self.members.lock();
         let Some(member) = members.get_mut(id) else {

@@ -127,7 +127,8 @@ impl Users {
     }
 }
 
-/// What a caller may still relay, by variant and room, and its requests for presence by room.
+/// The limits of a caller: its relayed frames by variant and room, and its requests for presence by
+/// room.
 #[derive(Default)]
 pub(super) struct Relays(HashMap<String, Relay>);
 
@@ -171,7 +172,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_slow_relay_is_not_forgotten_because_of_fast_ones() {
         let (mut relays, now) = (Relays::default(), Instant::now());
-        // One in a minute.
+        // One frame per minute.
         assert!(relays.take("slow".to_owned(), 1.0 / 60.0, 1, now));
         for n in 0..=MOST_RELAYS {
             assert!(relays.take(format!("fast {n}"), 10.0, 10, now));

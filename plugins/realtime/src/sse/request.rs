@@ -43,7 +43,7 @@ pub struct Opened {
 /// |---|---|
 /// | the node takes connections | 503 `unavailable` |
 /// | `Accept` admits `text/event-stream` | 406 `not_acceptable` |
-/// | the headers that the connection keeps have at most 8 KiB: neither credentials nor those about the request | 431 `headers_too_large` |
+/// | the headers that the connection keeps have at most 8 KiB: credentials and headers about the request do not count | 431 `headers_too_large` |
 /// | with a cookie as the credential, an `Origin` is allowed; without one, the page is not of another site (`Sec-Fetch-Site`) | 403 `origin_not_allowed` |
 /// | the credential is good, or not required | 401 `unauthorized` |
 /// | not too many connections | 429 `rate_limited` |

@@ -15,10 +15,10 @@ use super::block;
 use crate::connection::{Authentication, Connection, Due, Hub};
 use crate::protocol::{Close, ServerFrame};
 
-/// What a stream needs beside its connection.
+/// The settings of a stream.
 #[derive(Clone)]
 pub struct StreamSettings {
-    /// Is told when the stream has ended.
+    /// Its method `ended` is called when the stream has ended.
     pub hub: Arc<dyn Hub>,
     /// The clock of the app, for the end of tokens.
     pub clock: Arc<dyn Fn() -> Timestamp + Send + Sync>,
@@ -27,14 +27,14 @@ pub struct StreamSettings {
 }
 
 /// The blocks of a connection as the body of a response. It ends with `linchpin:close` when the
-/// server ends the connection, and without a word when the queue is full: the browser then
-/// connects again and continues.
+/// server ends the connection. When the queue is full, it ends without a further block; the browser
+/// then connects again and continues.
 ///
 /// Dropping it ends the connection.
 pub struct EventStream {
     connection: Arc<Connection>,
-    /// The first blocks: the position, and what the client has missed. They have limits of their
-    /// own, and do not count as a queue of a slow client.
+    /// The first blocks: the position, and the events that the client has missed. They have limits
+    /// of their own, and do not count towards the queue limit of a slow client.
     first: VecDeque<ServerFrame>,
     settings: StreamSettings,
     auth: Authentication,
@@ -45,7 +45,7 @@ pub struct EventStream {
 }
 
 impl EventStream {
-    /// The stream of a connection. Its first blocks are set by [`begin`](Self::begin).
+    /// Creates the stream of a connection. [`begin`](Self::begin) sets its first blocks.
     pub fn new(connection: Arc<Connection>, settings: StreamSettings) -> Self {
         let now = Instant::now();
         let limits = connection.limits();
@@ -69,7 +69,7 @@ impl EventStream {
         self.first = first.into_iter().collect();
     }
 
-    /// The next block: first what the client has missed, then what is in the queue.
+    /// Returns the next block: first the missed events of the client, then those in the queue.
     fn next_block(&mut self) -> Option<ServerFrame> {
         if let Some(block) = self.first.pop_front() {
             self.connection.meter().sent(1);
@@ -102,7 +102,7 @@ impl Stream for EventStream {
         loop {
             let now = Instant::now();
             let clock = (this.settings.clock)();
-            // What was queued before the end is sent before it, but for a client that is too slow.
+            // Frames that were queued before the end are sent first, unless the client is too slow.
             let why = this.connection.closing();
             if why != Some(Close::SlowConsumer)
                 && let Some(block) = this.next_block()

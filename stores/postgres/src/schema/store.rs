@@ -30,20 +30,20 @@ const SETTINGS: [&str; 4] = [
     "SET idle_in_transaction_session_timeout = 0",
 ];
 
-/// Opens connections. A clone opens the same.
+/// Opens connections. A clone opens connections to the same database.
 #[derive(Clone)]
 pub(crate) struct Schema {
     options: PgConnectOptions,
     settings: Arc<[String]>,
     patience: Duration,
-    /// Set after a check that no pooler in transaction mode is in between.
+    /// Set after a check that no pooler in transaction mode is between this process and the server.
     direct: Arc<OnceLock<()>>,
     /// The connector of a store whose server must take writes.
     probe: Option<Arc<Connector>>,
 }
 
 impl Schema {
-    /// It connects to nothing yet.
+    /// Creates it without connecting.
     ///
     /// # Errors
     /// If the URL is invalid; the message never contains a password.
@@ -173,7 +173,7 @@ pub(super) async fn one(connection: &mut PgConnection, sql: &str) -> sqlx::Resul
         .await
 }
 
-/// The process id of the server's side.
+/// The process id of the session's server process.
 pub(super) async fn backend(connection: &mut PgConnection) -> sqlx::Result<i32> {
     one(connection, "SELECT pg_backend_pid()").await?.try_get(0)
 }
@@ -233,7 +233,7 @@ impl SchemaLock for Lock {
                 Ok(Err(error)) => {
                     let error = fault::of(error);
                     let ended = error.fault == SchemaFault::Unreachable;
-                    // The lock has ended with its connection if the server is still there.
+                    // If the server can still be reached, the lock has ended with its connection.
                     Err(match self.schema.open().await {
                         Ok(_) if ended => lost(),
                         _ => error,
@@ -267,7 +267,7 @@ impl SchemaStore for Schema {
                     SchemaError::new(SchemaFault::Unreachable, why.join(": "))
                 })?;
             }
-            // A server that starts takes no lock, but it needs a session as well.
+            // An app that starts takes no lock, but it also needs a session.
             if self.direct.get().is_none() {
                 let mut connection = self.open().await?;
                 let pid = backend(&mut connection).await.map_err(fault::of)?;

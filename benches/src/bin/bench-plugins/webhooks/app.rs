@@ -46,7 +46,7 @@ pub(super) async fn start(file: &Path) -> Outcome<Running> {
     Ok(app(config).start().await?)
 }
 
-/// Starts the app on a store that is opened already.
+/// Starts the app on an open store.
 pub(super) async fn start_on(store: Arc<dyn Store>) -> Outcome<Running> {
     let config = config(0, "memory:");
     Ok(app(config).store(store).start().await?)
@@ -96,8 +96,8 @@ pub(super) async fn endpoint(running: &Running, url: &str) -> Outcome<String> {
         .to_owned())
 }
 
-/// Makes a file with the tables of the app and one endpoint, which gets nothing for a day because
-/// it is held.
+/// Creates a file with the tables of the app and one endpoint. Its deliveries are held back for a
+/// day.
 pub(crate) async fn seed(file: &Path) -> Outcome<()> {
     let running = start(file).await?;
     endpoint(&running, "http://127.0.0.1:9999/").await?;

@@ -1,10 +1,10 @@
-//! Runs that are killed at every place, while the versions that may serve go on to write.
+//! Runs that are killed at every place, while the versions that may serve continue to write.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::*;
 
-/// The tasks that are written all the time while a run is killed.
+/// The tasks that are written continuously while a run is killed.
 const IN_FLIGHT: [&str; 2] = ["one", "spaces"];
 
 /// The places of every step. The step does not run again after the last one.
@@ -16,11 +16,11 @@ const PLACES: [&str; 6] = [
     "after-verification",
     "after-done",
 ];
-/// The places of a step that changes rows, besides.
+/// The additional places of a step that changes rows.
 const BATCHES: [&str; 2] = ["batch:1:before-commit", "batch:1:after-commit"];
 
-/// Takes a new database over a rename and over a replaced column. The ledger is afterwards that of
-/// another database, whose runs nobody disturbs.
+/// Migrates a new database through a rename and a replaced column. Afterwards, its ledger equals
+/// that of another database with undisturbed runs.
 pub fn all(mut make: impl FnMut() -> String) {
     let mut walk = Walk::begin(&make());
     let first = snapshot(1);
@@ -39,7 +39,7 @@ pub fn all(mut make: impl FnMut() -> String) {
     assert_eq!(walk.database.ledger(), undisturbed(&make()));
 }
 
-/// The ledger after runs that nobody disturbs.
+/// The ledger after undisturbed runs.
 fn undisturbed(url: &str) -> Vec<String> {
     Version::new(1, url).done("apply");
     let database = Database::new(url);
@@ -60,8 +60,8 @@ impl Drop for End<'_> {
     }
 }
 
-/// Writes tasks without a pause while some work runs. Each acknowledged write is expected
-/// afterwards, and each other one is refused as `schema_pending`. Returns the number of writes.
+/// Writes tasks continuously while some work runs. Afterwards, each acknowledged write must be
+/// there; every other write must be refused with `schema_pending`. Returns the number of writes.
 fn beside(board: &Board, tasks: &mut Tasks, ids: [&String; 2], work: impl FnOnce()) -> usize {
     let ended = AtomicBool::new(false);
     let write = |id: &str| {
@@ -135,8 +135,8 @@ impl Walk {
 
         let (mut server, mut board) = self.together(&next);
         if number == LIST {
-            // It ends without a word to the database, and starts again beside the former version.
-            // Its lease delays the contract of a later version only.
+            // It ends without removing its lease, and starts again beside the former version. The
+            // lease delays the contract of a later version only.
             drop(server);
             self.write(None, kills + 1);
             server = next.serve();

@@ -17,7 +17,7 @@ use crate::protocol::Close;
 const FAREWELL: Duration = Duration::from_secs(2);
 
 impl Task {
-    /// Sends what waits and the close frame, and lets the client answer it.
+    /// Sends the waiting frames and the close frame, and waits for the answer of the client.
     pub(super) async fn farewell(mut self, why: Close) {
         if matches!(why, Close::SlowConsumer | Close::Heartbeat) {
             self.connection.clear();
@@ -34,8 +34,8 @@ impl Task {
                 Err(_) => return None,
             }
             self.written().await?;
-            // Without reading what is on its way, the operating system would reset the connection,
-            // and the client could lose the close frame.
+            // If received bytes stayed unread, the operating system would reset the connection, and
+            // the client could lose the close frame.
             poll_fn(|cx| self.poll_end(cx)).await;
             poll_fn(|cx| self.connection.shut_down(cx)).await.ok()?;
             poll_fn(|cx| self.poll_silence(cx)).await;
@@ -45,7 +45,7 @@ impl Task {
         self.connection.finish(why);
     }
 
-    /// Waits until everything is written; `None` if it cannot be.
+    /// Waits until everything is written; `None` if the connection is broken.
     async fn written(&mut self) -> Option<()> {
         let connection = &self.connection;
         poll_fn(|cx| {
@@ -59,7 +59,7 @@ impl Task {
         .await
     }
 
-    /// Reads messages and forgets them, until the client has answered the close frame.
+    /// Reads and drops messages until the client has answered the close frame.
     fn poll_end(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if self.unreadable {
             return Poll::Ready(());
@@ -74,7 +74,7 @@ impl Task {
         }
     }
 
-    /// Reads bytes and forgets them, until the client has closed its side.
+    /// Reads and drops bytes until the client has closed its side.
     fn poll_silence(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         self.connection.register(cx.waker());
         let mut rest = [0; 512];

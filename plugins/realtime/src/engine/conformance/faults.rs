@@ -142,7 +142,7 @@ pub async fn frames_missed_during_a_cut_arrive_in_order(harness: &dyn Harness) {
     }
 }
 
-/// A frame that fills an answer by itself hides none of the next ones.
+/// After a frame that fills an answer alone, the next frames are delivered, too.
 pub async fn long_frames_missed_during_a_cut_arrive_in_order(harness: &dyn Harness) {
     let stream = stream(long());
     let engine = harness.node(TestClock::default().clock()).await;

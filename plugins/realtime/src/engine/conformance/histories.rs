@@ -127,7 +127,7 @@ pub async fn a_read_returns_at_most_as_many_frames_as_requested(harness: &dyn Ha
     assert_eq!(parts, [4, 4, 2]);
 }
 
-/// A reader of long frames gets them in parts, so that many of them need little memory.
+/// A reader gets long frames in several answers, so that many of them need little memory.
 pub async fn a_read_ends_before_more_bytes_than_allowed(harness: &dyn Harness) {
     let engine = harness.node(TestClock::default().clock()).await;
     let stream = stream(History::default());

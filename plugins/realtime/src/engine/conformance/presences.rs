@@ -157,7 +157,7 @@ pub async fn leases_of_many_streams_are_renewed_at_once(harness: &dyn Harness) {
         harness.node(time.clock()).await,
     );
     let streams: Vec<Stream> = (0..40).map(|_| stream(History::default())).collect();
-    // On the other node somebody is in every second stream.
+    // On the other node, a user is in every second stream.
     for one in streams.iter().step_by(2) {
         b.presence_enter(one, &["bob"]).await.unwrap();
     }
@@ -166,7 +166,7 @@ pub async fn leases_of_many_streams_are_renewed_at_once(harness: &dyn Harness) {
         .enumerate()
         .map(|(n, stream)| Attendance {
             stream: stream.clone(),
-            // A node may be in a room without a user to count.
+            // A node may serve a room in which no user is counted.
             users: (0..n % 3).map(|user| format!("{n}.{user}")).collect(),
         })
         .collect();

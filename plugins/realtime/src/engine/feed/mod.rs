@@ -1,8 +1,8 @@
-//! From what a node hears to what a subscriber gets: order, holes, doubles, lost data.
+//! Delivery of received frames to subscribers: order, gaps, duplicates, lost data.
 //!
-//! An engine may hear of a frame twice, late, or not at all. It passes on what it hears to its
+//! An engine may receive a frame twice, late, or not at all. It passes received frames to its
 //! [`Feeds`]. A [`Subscription`] compares each frame with its own place: it delivers the next one,
-//! drops a double, reads what is missing from the [`Source`], and reports a reset if the stream
+//! drops a duplicate, reads missing frames from the [`Source`], and reports a reset if the stream
 //! has lost its continuity.
 
 mod inbox;
@@ -33,7 +33,7 @@ pub struct Entries {
     pub frames: Vec<Frame>,
 }
 
-/// Where a [`Subscription`] reads what it has not heard of.
+/// Where a [`Subscription`] reads frames that it has not received.
 pub trait Source: fmt::Debug + Send + Sync + 'static {
     /// Begins to listen to a stream. When it returns, every later frame reaches [`Feeds::frame`].
     ///
@@ -45,9 +45,9 @@ pub trait Source: fmt::Debug + Send + Sync + 'static {
     /// The last subscription of this node to a stream has ended.
     fn released(&self, stream: &Stream);
 
-    /// Reads at most `max` of the stored frames after an offset, and ends before a frame with which
-    /// they would have more than [`MAX_READ`](super::MAX_READ) bytes; the first frame may be longer.
-    /// A stream without a stored position gets one. It extends the life of the position.
+    /// Reads at most `max` stored frames after an offset, and at most [`MAX_READ`](super::MAX_READ)
+    /// bytes; only the first frame may be longer. A stream without a stored position gets one. The
+    /// call extends the life of the position.
     ///
     /// # Errors
     /// [`Unavailable`](EngineError::Unavailable).
@@ -100,7 +100,7 @@ pub async fn read_history(
     Ok(Slice { top, frames, gap })
 }
 
-/// Up to where a subscription has heard of frames.
+/// The place up to which a subscription has received frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
     /// The position of the last frame.
@@ -239,13 +239,13 @@ impl Feeds {
         });
     }
 
-    /// Has the subscriptions of a stream compare themselves with its top: a frame may have been
-    /// missed, or its epoch was replaced.
+    /// Makes the subscriptions of a stream compare themselves with its top, because a frame may be
+    /// missing or its epoch was replaced.
     pub fn doubt(&self, stream: &str) {
         self.each(stream, |feed| feed.inbox.doubt());
     }
 
-    /// Has all subscriptions compare themselves with the tops of their streams: after a new
+    /// Makes all subscriptions compare themselves with the tops of their streams, after a new
     /// connection.
     pub fn doubt_all(&self) {
         self.all(|feed| feed.inbox.doubt());
@@ -261,15 +261,15 @@ impl Feeds {
         });
     }
 
-    /// Whether all subscriptions of a stream have heard of everything up to its top and the event
-    /// there: a comparison would find nothing.
+    /// Whether all subscriptions of a stream have received all frames up to its top and this event.
+    /// Then no comparison is needed.
     pub fn agree(&self, stream: &str, top: Position, last: Option<&EventId>) -> bool {
         let open = self.streams.lock();
         let mut feeds = open.by_name.get(stream).into_iter().flatten();
         feeds.all(|feed| feed.is_at(top, last))
     }
 
-    /// The lowest place up to which the subscriptions of a stream have heard of frames; `None` if
+    /// The lowest place up to which the subscriptions of a stream have received frames; `None` if
     /// one has no place yet, or if they are in different epochs.
     pub fn place(&self, stream: &str) -> Option<Place> {
         let open = self.streams.lock();

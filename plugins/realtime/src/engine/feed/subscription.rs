@@ -1,4 +1,4 @@
-//! One subscription: frames in order and without holes, or a reset.
+//! One subscription: frames in order and without gaps, or a reset.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -13,7 +13,7 @@ use super::seen::{Known, Seen};
 use super::{Entries, Feed, Feeds, Source};
 use crate::engine::{EngineError, Epoch, EventId, Frame, Position};
 
-/// How many frames are read at once to fill a hole.
+/// How many frames are read at once to fill a gap.
 const READ: usize = 256;
 /// An epoch that is not longer than this is delivered from its start after a reset: it began when
 /// the former one was lost.
@@ -47,7 +47,7 @@ pub enum Delivery {
     Frame(Frame),
     /// An ephemeral message, in no order with the frames.
     Message(Bytes),
-    /// The stream goes on after this position. What came before it is lost: read the state anew.
+    /// The stream continues after this position. Earlier frames are lost: read the state again.
     Reset {
         /// The next frame has the offset after this one.
         position: Position,
@@ -145,7 +145,7 @@ impl Subscription {
             }
             match self.feed.inbox.take() {
                 Next::End => return None,
-                // Asked for by the engine: at once, even if a retry is due later.
+                // The engine has asked for it: compare at once, even if a retry is due later.
                 Next::Compare => {
                     self.doubt = true;
                     self.retry = None;
@@ -197,7 +197,7 @@ impl Subscription {
         Some(delivery)
     }
 
-    /// Judges a frame.
+    /// Delivers a received frame, drops it, or schedules a comparison.
     fn hear(&mut self, frame: Frame) {
         let own = self.seen.position;
         if frame.position.epoch != own.epoch || frame.position.offset > own.offset + 1 {
@@ -241,7 +241,7 @@ impl Subscription {
     async fn catch_up(&mut self) -> Result<bool, EngineError> {
         let own = self.seen.position;
         let stream = &self.feed.stream;
-        // With the frame at the own place: it must be the one that was seen.
+        // Read the frame at the own place, too: it must be the one that was seen.
         let from = own.offset.saturating_sub(1);
         let Entries {
             top,
@@ -266,7 +266,7 @@ impl Subscription {
         }
         let ends_here = |frame: &Frame| frame.position.offset == own.offset;
         if top.offset > own.offset && frames.last().is_some_and(ends_here) {
-            // The frame at the own place has filled the answer.
+            // The frame at the own place was too long for another one to fit: read the next ones.
             let next = self.source.entries(stream, own.offset, READ).await?;
             if next.top.epoch != own.epoch {
                 return Ok(false);
@@ -290,7 +290,7 @@ impl Subscription {
         Ok(self.seen.position.offset == top.offset)
     }
 
-    /// Goes on in another epoch.
+    /// Continues in another epoch.
     async fn restart(&mut self, top: Position, last: Option<EventId>) -> Result<bool, EngineError> {
         if self.without_top || top.offset == 0 || top.offset > YOUNG {
             self.reset(top, last.as_ref(), ResetReason::EpochChanged);

@@ -5,12 +5,12 @@ use std::collections::HashMap;
 use super::{Inner, millis};
 use crate::engine::{Attendance, LEASE, PresenceChanges, Result};
 
-/// Enters the users of streams. Each stream has a part of the list of users. The streams are locked
-/// in the order of their names, so that nodes do not wait for each other.
+/// Enters the users of streams. Each stream has a range of the list of users. The streams are
+/// locked in the order of their names, so that nodes do not deadlock.
 const ENTER: &str = "SELECT s.name, e.member \
      FROM unnest($1::text[], $2::int[], $3::int[]) AS s(name, first, last), \
      LATERAL linchpin_realtime_enter(s.name, ($4::text[])[s.first : s.last], $5, $6, $7) AS e(member)";
-/// Ends the leases of streams that have run out.
+/// Removes the expired leases of streams.
 const EXPIRE: &str = "SELECT s.name, e.member FROM unnest($1::text[]) AS s(name), \
      LATERAL linchpin_realtime_expire(s.name, $2) AS e(member)";
 
@@ -22,7 +22,7 @@ pub(super) async fn renew(inner: &Inner, all: &[Attendance]) -> Result<Vec<Prese
     let mut users: Vec<&str> = Vec::new();
     for one in sorted.iter().filter(|one| !one.users.is_empty()) {
         names.push(one.stream.name());
-        // Arrays of the database begin at 1.
+        // Array indexes in SQL begin at 1.
         firsts.push(i32::try_from(users.len() + 1).unwrap_or(i32::MAX));
         users.extend(one.users.iter().map(String::as_str));
         lasts.push(i32::try_from(users.len()).unwrap_or(i32::MAX));

@@ -1,5 +1,5 @@
-//! Compares streams with their tops: a server that has lost data without losing its connections is
-//! noticed.
+//! Compares subscriptions with the tops of their streams. This detects a server that has lost data
+//! but not its connections.
 
 use futures_util::stream::{self, StreamExt};
 use redis::{RedisResult, Value, from_redis_value};
@@ -12,7 +12,7 @@ use crate::engine::{EventId, Result, Stream};
 const COMPARED: usize = 500;
 /// The maximum number of positions of a cluster that are read at once.
 const AT_ONCE: usize = 16;
-/// A position is renewed when it is this much nearer to its end.
+/// A position is renewed when so many milliseconds of its life are over.
 pub(super) const RENEWED: i64 = 3_600_000;
 
 /// Epoch, offset, last event and instant of expiry, as the server stores them.
@@ -23,10 +23,10 @@ type Stored = (
     Option<String>,
 );
 
-/// Compares the next streams. `compared` is the number of those that this round has had.
+/// Compares the next streams. `compared` is the number of streams that this round has compared.
 ///
-/// The positions are read with one message. A stream whose position is the one that its
-/// subscriptions have reached needs nothing more.
+/// The positions are read with one message. If the subscriptions of a stream have reached its
+/// position, no further read is needed.
 pub(super) async fn some(inner: &Inner, compared: &mut usize) {
     let mut open = inner.feeds.open();
     open.sort_by(|a, b| a.name().cmp(b.name()));
@@ -80,7 +80,7 @@ async fn positions(inner: &Inner, part: &[Stream]) -> Result<Vec<RedisResult<Val
     Ok(read.buffered(AT_ONCE).collect().await)
 }
 
-/// Whether all subscriptions of a stream have reached its stored position, which has long to live.
+/// Whether all subscriptions of a stream have reached its stored position, and it needs no renewal.
 fn is_as_expected(inner: &Inner, stream: &Stream, stored: Value) -> bool {
     let Ok((Some(epoch), Some(offset), last, Some(expires))) = from_redis_value::<Stored>(stored)
     else {

@@ -1,4 +1,4 @@
-//! Keeps the connections, and hears what is published.
+//! Keeps the connections, and receives published messages.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -20,7 +20,7 @@ const MOST_PUBLISHED: usize = 4 << 20;
 /// The maximum number of channels in a command.
 const CHANNELS: usize = 500;
 
-/// What the engine wants of its listener.
+/// The commands of the engine to its listener.
 pub(super) enum Command {
     Listen(String, oneshot::Sender<Result<()>>),
     Release(String),
@@ -64,8 +64,8 @@ fn set(inner: &Inner, state: State) {
     });
 }
 
-/// Listens on a connection until it breaks. What is published is passed on whatever else waits for
-/// the server.
+/// Listens on a connection until it breaks. It passes on published messages even while other tasks
+/// wait for the server.
 struct Listener<'a> {
     inner: &'a Inner,
     link: Link,
@@ -74,8 +74,8 @@ struct Listener<'a> {
 }
 
 impl<'a> Listener<'a> {
-    /// Two connections: one that hears, and one for commands, whose answers do not wait after a
-    /// flood of messages.
+    /// Opens two connections: one receives messages, and one is for commands, so that their answers
+    /// need not wait after many messages.
     async fn connect(inner: &'a Inner) -> Result<(Self, Link)> {
         let (sender, pushes) = mpsc::unbounded_channel();
         let mut link = within(inner.address.connect(Some(sender))).await?;
@@ -95,7 +95,7 @@ impl<'a> Listener<'a> {
         Ok((listener, commands))
     }
 
-    /// Passes on messages until the connection breaks. The three run beside each other, each on a
+    /// Passes on messages until the connection breaks. Its three tasks run concurrently, each on a
     /// clone of the connection.
     async fn listen(self, commands: &mut mpsc::UnboundedReceiver<Command>) -> String {
         let Self {
@@ -112,10 +112,10 @@ impl<'a> Listener<'a> {
     }
 }
 
-/// Passes on what is published.
+/// Passes on published messages.
 async fn hear(inner: &Inner, mut pushes: mpsc::UnboundedReceiver<PushInfo>) -> String {
     while let Some(push) = pushes.recv().await {
-        // In a cluster too: the streams of one of its nodes may have been missed.
+        // In a cluster, too: messages of the streams of one node may have been missed.
         if push.kind == PushKind::Disconnection {
             break;
         }
@@ -171,7 +171,7 @@ async fn obey_all(
             None
         };
     }
-    // A stream that was both left and joined within these commands: the last one counts.
+    // If the commands both leave and join a stream, the last one counts.
     left.retain(|channel| !channels.contains(channel));
     added.retain(|channel| channels.contains(channel));
     let outcome = async {
@@ -190,7 +190,7 @@ async fn obey_all(
     outcome
 }
 
-/// Subscribes to channels, or leaves them: each with a command of its own, sent at once.
+/// Subscribes to channels, or leaves them. Each has its own command; all are sent at once.
 async fn subscribe(link: &mut Link, command: &str, channels: &[String]) -> RedisResult<()> {
     if !link.pipelines() {
         for channel in channels {
@@ -213,7 +213,7 @@ async fn subscribe(link: &mut Link, command: &str, channels: &[String]) -> Redis
     Ok(())
 }
 
-/// Tries the connection and compares streams with their tops, again and again.
+/// Checks the connection and compares streams with their tops, at an interval.
 async fn check(inner: &Inner, mut link: Link) -> String {
     let mut compared = 0;
     loop {
@@ -221,7 +221,7 @@ async fn check(inner: &Inner, mut link: Link) -> String {
         if let Err(error) = within(link.ping()).await {
             return error.to_string();
         }
-        // A comparison that is not finished by then is left for the next round.
+        // A comparison that takes longer is stopped. A later round compares the other streams.
         let _ = tokio::time::timeout(PATIENCE, compare::some(inner, &mut compared)).await;
     }
 }
@@ -260,7 +260,7 @@ fn pass(inner: &Inner, push: PushInfo) {
             faults::count(fault);
             feeds.doubt(stream);
         }
-        // Whoever may publish may publish anything. Engines send no longer ones.
+        // Another program may publish a longer message. Engines do not.
         (b'm', _) if rest.len() > MAX_MESSAGE => faults::count(Fault::MessageTooLarge),
         (b'm', Some(stream)) => feeds.message(stream, &rest),
         (_, Some(stream)) => feeds.doubt(stream),

@@ -1,5 +1,5 @@
-//! Keys that hold what another program has written: they are removed, as a position is that cannot
-//! be read.
+//! Removal of keys that another program has overwritten. A position that cannot be read is removed,
+//! too.
 
 use redis::RedisError;
 
@@ -32,12 +32,12 @@ impl OwnKeys {
     }
 }
 
-/// Whether a function has met a value of another type or form.
+/// Whether a function has found a value of another type or form.
 pub(super) fn is_damage(error: &RedisError) -> bool {
     matches!(error.code(), Some("WRONGTYPE" | "DAMAGED"))
 }
 
-/// Removes the keys with values of other types, and the fences that are no numbers.
+/// Removes the keys with values of other types, and the fences that are not numbers.
 pub(super) async fn remove_foreign(
     link: &mut Link,
     keys: &OwnKeys,

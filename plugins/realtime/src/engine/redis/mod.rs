@@ -49,7 +49,7 @@ pub struct RedisEngineOptions {
     pub cluster: bool,
     /// The prefix of all keys and channels. Apps that share a server need different ones.
     pub prefix: String,
-    /// The interval at which the connection is tried, and streams are compared with their tops.
+    /// The interval at which the connection is checked and streams are compared with their tops.
     pub check: Duration,
 }
 
@@ -79,7 +79,7 @@ impl fmt::Debug for RedisEngineOptions {
 /// The engine on Redis and Valkey, for several nodes.
 ///
 /// Positions and frames survive a restart of the app. Whether they survive a restart of the server
-/// depends on its settings; what it has lost is noticed, and leads to a reset.
+/// depends on its settings; the engine detects lost data and reports a reset.
 pub struct RedisEngine(Arc<Inner>);
 
 struct Inner {
@@ -119,7 +119,7 @@ impl fmt::Debug for Inner {
     }
 }
 
-/// An error of the driver. Only what a repetition cannot mend is a failure: a wrong password, a
+/// An error of the driver. It is a failure only if a retry cannot succeed: a wrong password, a
 /// missing permission, a key of another type, an unknown command, an answer of another form.
 fn error(error: RedisError) -> EngineError {
     let hopeless = match error.kind() {
@@ -183,8 +183,8 @@ impl Inner {
         }
     }
 
-    /// Runs a function on the server within its time limit. If keys hold what another program has
-    /// written, they are removed, and the function runs once more.
+    /// Runs a function on the server within its time limit. If another program has overwritten keys
+    /// of the engine, it removes them and runs the function once more.
     async fn invoke<T: FromRedisValue>(
         &self,
         script: &Script,

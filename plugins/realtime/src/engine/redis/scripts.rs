@@ -51,7 +51,7 @@ end
 
 /// Keys: p, s, i, channel. Arguments: a new epoch, now, life of the position, kept size, kept
 /// time, event, frame, consumer or nothing, fence. Returns epoch and offset, or `fenced` and the
-/// highest fence. Fails with `DAMAGED` if the highest fence is no number.
+/// highest fence. Fails with `DAMAGED` if the highest fence is not a number.
 const APPEND: &str = r"
 local p, s, i, channel = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local fresh, now, life, size, ttl = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5]
@@ -130,8 +130,8 @@ redis.call('SPUBLISH', channel, 'r')
 return 1
 ";
 
-/// Keys: three of a stream. Arguments: their types, and 1 if the first one has fences. Removes what
-/// is of another type, and fences that are no numbers. Returns the names of what it has removed.
+/// Keys: three of a stream. Arguments: their types, and 1 if the first one has fences. Removes keys
+/// of another type, and fences that are not numbers. Returns the names of the removed keys.
 const MEND: &str = r"
 local removed = {}
 for n, key in ipairs(KEYS) do
@@ -230,7 +230,7 @@ end
 return left
 ";
 
-/// Arguments: now. Returns the users whose leases have all run out.
+/// Arguments: now. Returns the users whose leases have all expired.
 const EXPIRE: &str = r"
 local gone = redis.call('ZRANGEBYSCORE', z, '-inf', ARGV[1])
 for _, user in ipairs(gone) do forget(user) end

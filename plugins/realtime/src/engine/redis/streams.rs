@@ -113,7 +113,7 @@ async fn at_once(
         pipeline
     };
     let values = within(link.run_all(&pipeline(true))).await?;
-    // What has run is not repeated: its events are known.
+    // A frame that was appended is not appended again, because its event id is known.
     if values.iter().any(is_forgotten) {
         return within(link.run_all(&pipeline(false))).await;
     }
@@ -128,8 +128,8 @@ async fn send(inner: &Inner, link: &mut Link, part: &[Append]) -> Result<Vec<Red
     }
 }
 
-/// Removes what another program has written under the keys of streams. Returns whether any frame
-/// was refused because of it.
+/// Removes keys of streams that another program has overwritten. Returns whether any frame was
+/// refused because of them.
 async fn mend_all(
     inner: &Inner,
     link: &mut Link,
@@ -157,7 +157,7 @@ pub(super) async fn append(inner: &Inner, batch: &[Append]) -> Result<Vec<Positi
     for part in batch.chunks(BATCH) {
         let mut values = send(inner, &mut link, part).await?;
         if mend_all(inner, &mut link, part, &values).await? {
-            // What has run is not repeated: its events are known.
+            // A frame that was appended is not appended again, because its event id is known.
             values = send(inner, &mut link, part).await?;
         }
         for value in values {
@@ -255,7 +255,7 @@ impl Source for Inner {
     }
 
     fn released(&self, stream: &Stream) {
-        // After the end there is nobody to tell.
+        // After the end, nothing receives it.
         let _ = self
             .commands
             .send(Command::Release(stream.name().to_owned()));

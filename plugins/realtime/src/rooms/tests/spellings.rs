@@ -87,7 +87,7 @@ async fn a_record_has_one_room_whatever_the_spelling_of_its_key_is() {
     for room in &others {
         assert_eq!(node.join(&alice, room).await, "not_found", "{room}");
     }
-    // No other spelling of the name either.
+    // Other spellings of the room's name are refused, too.
     for room in [
         "lanes:%37:live".to_owned(),
         "Lanes:7:live".to_owned(),
@@ -101,7 +101,7 @@ async fn a_record_has_one_room_whatever_the_spelling_of_its_key_is() {
     assert_eq!(told(&alice), "");
     for room in ["lanes:7:live".to_owned(), format!("tickets:{TICKET}:live")] {
         assert_eq!(node.join(&alice, &room).await, "Fresh", "{room}");
-        // Another member is in the same one.
+        // Another member is in the same room.
         let bob = connect(&node, &room, "bob");
         assert_eq!(node.join(&bob, &room).await, "Fresh");
     }

@@ -132,7 +132,7 @@ async fn users_who_leave_at_once_need_one_task() {
         node.hub.ended(member);
     }
     assert_eq!(tasks(), before + 1);
-    // One of them comes back within the grace.
+    // One of them comes back within the grace period.
     tokio::time::sleep(Duration::from_secs(3)).await;
     let back = connect(&node, "back", "user 7");
     node.join(&back, room).await;
@@ -148,7 +148,7 @@ async fn users_who_leave_at_once_need_one_task() {
     assert_eq!(left.len(), 49, "{left:?}");
     assert!(left.iter().all(|told| told.starts_with("presence_leave")));
     assert_eq!(tasks(), before);
-    // The next one who leaves is noticed, too.
+    // The departure of the next user is reported, too.
     node.hub.ended(&back);
     tokio::time::sleep(Duration::from_secs(6)).await;
     assert_eq!(told(&watcher), "presence_leave user 7");

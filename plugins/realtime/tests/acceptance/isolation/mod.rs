@@ -1,8 +1,8 @@
-//! Nobody hears of a record that a read refuses: every channel and every SSE path of an app, for
-//! users of two tenants, an anonymous visitor and an ended session.
+//! No caller receives data of a record that it may not read: every channel and every SSE path of an
+//! app, for users of two tenants, an anonymous visitor and an ended session.
 //!
-//! The oracle is the REST route `get`. What a caller may not read must not occur in anything that
-//! the caller receives: no frame, no replay, no presence and no count.
+//! The REST route `get` decides whether a caller may read a record. A record that it may not read
+//! must not occur in anything that the caller receives: no frame, no replay, no presence, no count.
 
 mod bed;
 mod listen;
@@ -20,14 +20,14 @@ use crate::events_client::Events;
 const DORA: usize = 3;
 const USERS: usize = 4;
 
-/// A record with its owner, as a position among the callers; notices are everybody's.
+/// A record with its owner, as a position among the callers. Notices belong to everybody.
 struct Record {
     entity: &'static str,
     id: String,
     owner: usize,
 }
 
-/// The records of a caller in each form.
+/// Creates a record of each form for a caller.
 async fn create(callers: &[Caller], owner: usize, records: &mut Vec<Record>) {
     let caller = &callers[owner];
     let user = caller.id.as_deref().unwrap();
@@ -72,11 +72,11 @@ struct Flow {
     caller: usize,
     path: &'static str,
     events: Events,
-    /// Where it began.
+    /// The position at which it began.
     start: String,
 }
 
-/// Everybody who may be in a room, and what they have open.
+/// All callers, with their open sockets and streams.
 struct Sweep {
     bed: Bed,
     callers: Vec<Caller>,
@@ -117,7 +117,7 @@ impl Sweep {
         }
     }
 
-    /// Every caller tries every room: exactly those that a read admits are in.
+    /// Every caller tries to join every room. Exactly the callers that may read its record succeed.
     async fn join(&mut self) {
         for caller in 0..self.callers.len() {
             for endpoint in ENDPOINTS {
@@ -158,13 +158,13 @@ impl Sweep {
         for frame in &listener.frames {
             check_frame(caller, &refused, frame);
         }
-        // A connection that is not in a room waits for a token, and ends without.
+        // A connection in no room waits for a token, and ends if none comes.
         if !listener.joined.is_empty() {
             self.listeners.push(listener);
         }
     }
 
-    /// Every caller tries every stream: a refusal is that of a list.
+    /// Every caller opens every stream. A refusal has the status that the route `list` returns.
     async fn flow(&mut self) {
         for (at, caller) in self.callers.iter().enumerate() {
             for endpoint in declared().endpoints() {
@@ -193,7 +193,7 @@ impl Sweep {
         }
     }
 
-    /// A session ends: its connections end before anything changes, and it opens no other.
+    /// Ends a session: its connections end before the next change, and it can open no new one.
     async fn end_session(&mut self) {
         let dora = &self.callers[DORA];
         let id = dora.id.as_ref().unwrap();
@@ -217,7 +217,7 @@ impl Sweep {
         }
     }
 
-    /// Records of everybody else appear and change. The last change of each has the title `end`.
+    /// Creates and changes records of all other callers. The last change sets the title `end`.
     async fn change(&mut self) {
         for owner in (0..USERS).filter(|owner| *owner != DORA) {
             create(&self.callers, owner, &mut self.records).await;
@@ -230,7 +230,7 @@ impl Sweep {
         }
     }
 
-    /// For each caller the records that it may not read.
+    /// Returns, for each caller, the ids of the records that it may not read.
     async fn refusals(&self) -> Vec<BTreeSet<String>> {
         let mut all = Vec::new();
         for caller in &self.callers {
@@ -269,7 +269,7 @@ impl Sweep {
             }
             listener.frames.extend(listener.socket.pending().await);
             for room in listener.joined.clone() {
-                // Who may be in a room may know who else is; the answer names no record.
+                // A member may know the other members of its room. The answer names no record.
                 let ask = json!({ "action": "presence", "room": room });
                 listener.ask(ask).await;
             }
@@ -302,7 +302,7 @@ impl Sweep {
             })
             .await;
             flowed.insert(flow.path);
-            // From the start of any stream of the path, also of another tenant.
+            // Resume from the start of every stream of the path, also from one of another tenant.
             for (_, start) in starts.iter().filter(|(path, _)| *path == flow.path) {
                 self.resume(caller, flow.path, start, (refused, &shown))
                     .await;
@@ -312,7 +312,7 @@ impl Sweep {
         assert_eq!(flowed, all, "a path on which nobody heard anything");
     }
 
-    /// A stream that begins at the position of anybody shows only what its caller may read.
+    /// A stream from another caller's position shows only records that its own caller may read.
     async fn resume(
         &self,
         caller: &Caller,
@@ -333,8 +333,8 @@ impl Sweep {
         .await;
     }
 
-    /// A position of somebody else is no right: a replay shows what the caller may read, and a room
-    /// that it may not read is like one that does not exist.
+    /// Another caller's position grants no access: a replay shows only records that the caller may
+    /// read. The room of another record is refused like a room that does not exist.
     async fn replay(&self, refusals: &[BTreeSet<String>]) {
         let declared = declared();
         for at in (0..self.callers.len()).filter(|at| *at != DORA) {

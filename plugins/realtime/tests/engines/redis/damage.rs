@@ -115,7 +115,7 @@ async fn a_key_of_another_type_is_replaced() {
         assert_eq!(positions[1].offset, 1, "{part}");
         assert_eq!(faults.of("key_replaced"), n as u64 + 1, "{part}");
         loop {
-            // With the position, its epoch is lost.
+            // The epoch is lost with the position.
             match next(&mut live).await {
                 Delivery::Frame(frame) if frame.position == positions[2] => break,
                 Delivery::Frame(frame) => assert_eq!(frame.position, positions[0], "{part}"),
@@ -124,7 +124,7 @@ async fn a_key_of_another_type_is_replaced() {
             }
         }
     }
-    // A read, and each key of presence.
+    // A damaged key at a read, and each damaged key of presence.
     let stream = Stream::new("tasks:read:live", History::default());
     redis.cli(&["SET", &key(stream.name(), "p"), "of another program"]);
     assert_eq!(engine.top(&stream).await.unwrap().offset, 0);
@@ -151,7 +151,7 @@ async fn a_message_that_is_too_long_or_unreadable_ends_nothing() {
         redis.cli(&["SPUBLISH", channel, message]);
     };
     let channel = format!("linchpin:{{{}}}", stream.name());
-    // The command line takes no longer arguments: the length comes from a script.
+    // A command line cannot hold so long an argument, so a script creates it.
     let long = |letter: &str, length: usize| {
         let script = format!(
             "return redis.call('SPUBLISH', KEYS[1], '{letter}' .. string.rep('x', {length}))"

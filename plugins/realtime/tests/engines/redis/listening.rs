@@ -1,4 +1,4 @@
-//! What is published is passed on while the engine waits for the server.
+//! The engine passes on published messages while it waits for the server.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -10,15 +10,15 @@ use tokio::sync::watch;
 
 use super::*;
 
-/// No connection of a proxy.
+/// The number that no connection of a proxy has.
 const NONE: usize = usize::MAX;
 
-/// A proxy that can hold back what clients send on one of its connections.
+/// A proxy that can hold back the data that clients send on one of its connections.
 struct Proxy {
     port: u16,
     /// The number of the connection that is held back.
     held: Arc<AtomicUsize>,
-    /// Whether something was held back.
+    /// Whether data was held back.
     holds: watch::Receiver<bool>,
 }
 
@@ -55,8 +55,8 @@ impl Proxy {
         Self { port, held, holds }
     }
 
-    /// A node that connects through it: first to look at the server, then to listen, and then for
-    /// commands.
+    /// A node that connects through it. Its first connection checks the server, the second listens,
+    /// and the third is for commands.
     async fn node(&self, check: Duration) -> RedisEngine {
         let options = RedisEngineOptions {
             check,
@@ -67,7 +67,7 @@ impl Proxy {
         engine
     }
 
-    /// Holds back what is sent on a connection from now on, and waits for it.
+    /// Holds back the data that is sent on a connection from now on, and waits until there is some.
     async fn hold(&self, connection: usize, cause: impl Future<Output = ()>) {
         self.held.store(connection, Ordering::SeqCst);
         let mut holds = self.holds.clone();
@@ -90,7 +90,7 @@ fn append(stream: &Stream, event: &str) -> Append {
     }
 }
 
-/// An engine that waits has a time limit of 5 seconds; a frame comes before it is over.
+/// A waiting engine has a time limit of 5 seconds. A frame must arrive before it is over.
 #[tokio::test]
 async fn a_frame_is_passed_on_while_the_engine_subscribes_or_compares() {
     let redis = single();
@@ -107,7 +107,7 @@ async fn a_frame_is_passed_on_while_the_engine_subscribes_or_compares() {
         let mut waits = Box::pin(async {
             match connection {
                 LISTENING => drop(engine.subscribe(&further).await),
-                // The check comes by itself.
+                // The check runs at its interval.
                 _ => std::future::pending().await,
             }
         });
@@ -128,7 +128,7 @@ async fn a_frame_is_passed_on_while_the_engine_subscribes_or_compares() {
     }
 }
 
-/// A stream that has not changed costs a part of one message in each check, and no function.
+/// For a stream without changes, a check costs a part of one message, and no function call.
 #[tokio::test]
 async fn a_check_reads_whole_positions_of_changed_streams_only() {
     let redis = single();
@@ -153,7 +153,7 @@ async fn a_check_reads_whole_positions_of_changed_streams_only() {
         let found = stats.lines().find_map(|line| line.strip_prefix(&of));
         found.map_or(0, |rest| rest.split(',').next().unwrap().parse().unwrap())
     };
-    // So many checks from now on.
+    // Waits for so many further checks.
     let checks = async |count: u64| {
         let until = calls("ping") + count;
         while calls("ping") < until {
@@ -165,7 +165,7 @@ async fn a_check_reads_whole_positions_of_changed_streams_only() {
     checks(3).await;
     assert_eq!(calls("evalsha"), before.0);
     assert!(calls("hmget") >= before.1 + 20);
-    // A loss is noticed all the same, in the stream that has it.
+    // Lost data is still detected, in its stream.
     let (stream, live) = &mut all[7];
     redis.cli(&["DEL", &key(stream.name(), "p")]);
     assert!(matches!(live.next().await, Some(Delivery::Reset { .. })));
