@@ -120,7 +120,7 @@ pub(crate) async fn plan(
         let expected: Vec<&Table> = tables.values().collect();
         let mut found = Found::of(session.compare(&expected).await?, &tables, store);
         if newest.is_some() {
-            // What a later migration adds must not be there: its own steps could not add it.
+            // Objects that a later migration adds must not exist yet: its steps could not add them.
             found.refused.append(&mut found.harmless);
             let ahead = later.iter().filter(|table| present.contains(*table));
             let ahead = ahead.filter(|table| !tables.contains_key(*table));
@@ -138,7 +138,7 @@ pub(crate) async fn plan(
     Err(differs(migration, &differences))
 }
 
-/// The differences of a database, by what an adoption does about them.
+/// The differences of a database, by the way in which an adoption handles them.
 struct Found {
     /// It changes them.
     mended: Vec<Difference>,
@@ -299,7 +299,7 @@ async fn system(
     Ok((tables, differences))
 }
 
-/// Changes the model to what was found.
+/// Changes the model to match a difference that was found.
 fn strip(tables: &mut Tables, found: &Difference) {
     let column = tables
         .get_mut(&found.table)

@@ -20,13 +20,13 @@ use crate::ledger::{Installed, Runner};
 use crate::plan::Declared;
 use crate::rows::{self, Maker, Refused, within};
 
-/// The most rows that may be refused before the step fails at once.
+/// The number of refused rows at which the step fails at once.
 const FAILURES: usize = 1_000;
-/// The most keys of refused rows in a message.
+/// The maximum number of keys of refused rows in a message.
 const SHOWN: usize = 20;
-/// The most passes over rows that other writers have changed meanwhile.
+/// The maximum number of passes over rows that other writers have changed meanwhile.
 const PASSES: usize = 10;
-/// The most rows of a batch.
+/// The maximum number of rows of a batch.
 const LARGEST: u64 = 10_000;
 /// The rows of the first batch of a counter. Each may have many counted records.
 const COUNTERS: u64 = 50;
@@ -42,7 +42,7 @@ pub struct Pace {
     pub batch: u64,
     /// The share of time that batches take; the rest are pauses. Over 0, at most 1.
     pub duty: f64,
-    /// The most rows per second.
+    /// The maximum number of rows per second.
     pub max_rate: Option<u64>,
     /// How long a batch should take. `None` is the time that suits the store: 100 ms, on SQLite
     /// 20 ms, because a batch there blocks every other write.
@@ -70,7 +70,7 @@ impl Stop {
         self.0.store(true, Ordering::Relaxed);
     }
 
-    /// Refuses to go on after a request.
+    /// Refuses to continue after a request.
     ///
     /// # Errors
     /// `interrupted`.
@@ -142,7 +142,7 @@ pub(crate) async fn run(
     Ok(if work.final_pass { 0 } else { stale })
 }
 
-/// Where values come from.
+/// The source of the new values.
 enum Source<'a> {
     Rows(Maker<'a>),
     Counter(Counter<'a>),
@@ -163,7 +163,7 @@ struct Progress {
 }
 
 impl Progress {
-    /// Reads how far an earlier run came.
+    /// Reads the progress of an earlier run.
     async fn load(session: &mut dyn SchemaSession, work: Work<'_>) -> Result<Self, SchemaError> {
         let installed = Installed::load(session).await?;
         let step = installed.ledger().and_then(|l| l.steps.get(work.id));

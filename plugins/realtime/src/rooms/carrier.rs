@@ -73,7 +73,7 @@ impl Carrier {
         }
     }
 
-    /// Whether members see who else is there.
+    /// Whether members see the other members.
     pub(crate) fn presence(self) -> bool {
         match self {
             Self::Channel(channel) => channel.presence,

@@ -1,4 +1,4 @@
-//! Who may see the events of a channel.
+//! Guards: they decide which caller may see which event of a channel.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -30,14 +30,14 @@ struct One {
 /// The values of a caller, one for each guard; `None` if the caller may read none of its records.
 pub(super) type Tuples = Arc<[Option<EventTuple>]>;
 
-/// What a subscriber gets of an event.
+/// The result of the check of an event for a subscriber.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// The frame.
+    /// The subscriber gets the frame.
     Shown,
-    /// That the record is out of sight now.
+    /// The subscriber gets a notice that it may not see the record any more.
     Hidden,
-    /// Nothing.
+    /// The subscriber gets nothing.
     Withheld,
 }
 
@@ -151,7 +151,7 @@ impl Guards {
         Ok((tuples.into(), owners))
     }
 
-    /// Prepares the check of an event: `None` if nobody may see its record.
+    /// Prepares the check of an event. `None` if no caller may see its record.
     pub(super) fn subject(&self, about: &About) -> Option<Subject> {
         let at = self.find(&about.entity)?;
         let guard = &self.all[at].guard;
@@ -182,7 +182,7 @@ impl Guards {
     }
 }
 
-/// The record of an event, ready to be judged.
+/// The record of an event, ready to be checked.
 pub(super) struct Subject {
     /// The position of the guard.
     pub(super) at: usize,
@@ -229,7 +229,7 @@ impl Verdicts {
     }
 }
 
-/// Whether a check failed for a reason that is not the caller's.
+/// Whether a check failed for a reason other than the caller's rights.
 fn is_temporary(error: &Error) -> bool {
     matches!(
         error.code(),

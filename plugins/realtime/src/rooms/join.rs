@@ -1,4 +1,4 @@
-//! How a connection joins a room, and how it continues where it was.
+//! Joins a connection to a room, and resumes it at its last position.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -57,7 +57,7 @@ impl Drop for Joining<'_> {
 }
 
 impl Joining<'_> {
-    /// Lets the member have what was held back above `top`, after its first frames were sent.
+    /// Gives the member the held frames above `top`, after its first frames were sent.
     pub(super) fn complete(mut self, top: engine::Position) {
         let Some(used) = self.used.take() else {
             return;
@@ -71,7 +71,7 @@ impl Joining<'_> {
         drop(state);
         let mut affected = live.release(connection, top);
         if changed && affected.iter().all(|one| one.code.is_none()) {
-            // The check that came with the change did not know of this room.
+            // The check after the change did not include this room.
             affected = vec![Affected::again(connection)];
         }
         hub.end_subscriptions(&live, affected);
@@ -83,7 +83,7 @@ impl Joining<'_> {
 }
 
 impl RoomHub {
-    /// Joins a room: enters it, sends what the member has missed, and lets it have what waited.
+    /// Joins a room: enters it, sends the missed events, and then the frames that waited.
     pub(super) async fn join(
         &self,
         connection: &Arc<Connection>,

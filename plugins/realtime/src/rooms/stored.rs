@@ -1,5 +1,5 @@
-//! Frames as engines store them: what a client gets, and beside it what the server needs to decide
-//! who gets it.
+//! The stored form of frames: the data for clients, and the data with which the server decides
+//! which clients get it.
 
 use bytes::Bytes;
 use linchpin::{Error, Result};
@@ -18,7 +18,7 @@ pub struct StoredFrame {
     /// The further names under which clients get it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub aliases: Vec<String>,
-    /// The payload, as clients get it.
+    /// The payload in the form that clients get.
     pub payload: Box<RawValue>,
     /// Whether the payload is left out, because it is too large: clients read the record.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -47,10 +47,10 @@ pub struct About {
     /// Whether the record is deleted.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub deleted: bool,
-    /// Whether an update moved the record to another room: who saw it before gets `hidden`.
+    /// Whether an update moved the record to another room. Callers that saw it before get `hidden`.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub left: bool,
-    /// Whether nobody listed the event: who sees the record gets nothing.
+    /// Whether the event is not listed. Callers that see the record get nothing.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub quiet: bool,
 }
