@@ -139,9 +139,12 @@ async fn applied(
     let text = if done.steps.is_empty() {
         format!("nothing to do; migration {} is installed", done.seq)
     } else {
+        let steps = match done.steps.len() {
+            1 => "1 step".to_owned(),
+            n => format!("{n} steps"),
+        };
         format!(
-            "{} steps done: {}; migration {} is installed",
-            done.steps.len(),
+            "{steps} done: {}; migration {} is installed",
             done.steps.join(", "),
             done.seq
         )
