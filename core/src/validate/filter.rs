@@ -107,7 +107,7 @@ impl Filter {
     /// The first error and its position.
     ///
     /// ```
-    /// # use linchpin::{entity::*, filter::*};
+    /// # use linchpin::{entity::*, filter::*, validate::FilterError};
     /// # static FIELDS: [FieldDesc; 1] = [FieldDesc::new("score", "score", "score", Kind::Integer, true)];
     /// # static POST: EntityDesc = EntityDesc::new("Post", "posts", "posts", &FIELDS);
     /// let filter = Filter::from_json(&serde_json::json!({ "score": { "$gt": 5 } }), &POST, &[])?;
