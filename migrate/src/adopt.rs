@@ -46,6 +46,7 @@ pub async fn adopt(
     if let Some(ledger) = installed.ledger() {
         return Ok(Applied {
             seq: ledger.seq,
+            from: ledger.seq,
             ..Applied::default()
         });
     }
@@ -87,6 +88,7 @@ pub async fn adopt(
     Ok(Applied {
         steps: steps.collect(),
         seq: plan.to.0,
+        from: 0,
     })
 }
 
@@ -276,6 +278,7 @@ async fn planned(
             transforms: Vec::new(),
             steps,
             done: BTreeSet::new(),
+            notes: Vec::new(),
         }],
         notes: vec![note],
         start,

@@ -196,17 +196,25 @@ impl Step {
 
     /// The names that the step changes, with those of later snapshots.
     pub(crate) fn renames(&self) -> Vec<String> {
-        let of = |column: &String| format!("{}.{column}", self.entity);
+        let of = |column: &str| format!("{}.{column}", self.entity);
         match &self.work {
             Work::Schema(Action::RenameTable { to, .. }) => vec![to.clone()],
             Work::Schema(Action::RenameColumn { to, .. }) => vec![of(to)],
             Work::Schema(Action::SwapColumn { name, .. }) => vec![of(name)],
-            Work::Schema(Action::Rebuild { columns, .. }) => {
-                let renamed = columns.iter().filter(|(new, present)| new != present);
-                renamed.map(|(new, _)| of(new)).collect()
-            }
-            _ => Vec::new(),
+            _ => self.renamed_columns().map(|(new, _)| of(new)).collect(),
         }
+    }
+
+    /// The new and the present names of the columns that a new form of the table renames.
+    pub(crate) fn renamed_columns(&self) -> impl Iterator<Item = (&str, &str)> {
+        let columns = match &self.work {
+            Work::Schema(Action::Rebuild { columns, .. }) => columns.as_slice(),
+            _ => &[],
+        };
+        let pairs = columns
+            .iter()
+            .map(|(new, old)| (new.as_str(), old.as_str()));
+        pairs.filter(|(new, present)| new != present)
     }
 
     /// Returns the step in its JSON form. `tables` is the physical model before the step.

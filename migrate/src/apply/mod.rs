@@ -80,6 +80,8 @@ pub struct Applied {
     pub steps: Vec<String>,
     /// The number of the newest migration that is done.
     pub seq: u64,
+    /// The number of the newest migration that was done before.
+    pub from: u64,
 }
 
 /// Carries out the plan for a database.
@@ -123,6 +125,7 @@ pub async fn apply(
                 .map(|step| step.id.clone())
                 .collect(),
             seq: chain.seq(),
+            from: 0,
         });
     };
     if ledger.system < declared.system_version() {
@@ -150,6 +153,7 @@ pub async fn apply(
         applied: Applied {
             steps: Vec::new(),
             seq: ledger.seq,
+            from: ledger.seq,
         },
         backed_up: false,
     };

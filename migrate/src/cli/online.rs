@@ -22,7 +22,6 @@ use crate::ledger::Installed;
 use crate::plan::Declared;
 use crate::record::restore;
 use crate::status;
-use crate::step::Phase;
 use crate::strict;
 use crate::verify::verdict as verdict_of;
 
@@ -103,7 +102,8 @@ pub async fn online(
     }
 }
 
-/// The exit status of `migrate plan`: only `--check` makes steps and problems a failure.
+/// The exit status of `migrate plan`: only `--check` makes pending migrations and problems a
+/// failure. A migration without steps is pending until the ledger has it.
 fn verdict(made: &Made, check: bool) -> Exit {
     let Made { plan, findings, .. } = made;
     let fails = |(_, _, finding): &(_, _, Finding)| matches!(finding, Finding::Fails { .. });
@@ -111,7 +111,7 @@ fn verdict(made: &Made, check: bool) -> Exit {
         Exit::Done
     } else if findings.iter().any(fails) {
         Exit::Data
-    } else if plan.pending(Phase::Contract).next().is_some() || plan.from.1.is_none() {
+    } else if !plan.migrations.is_empty() || plan.from.1.is_none() {
         Exit::Pending
     } else {
         Exit::Done
@@ -136,19 +136,13 @@ async fn applied(
     let done = apply(store, of, &options, report).await;
     listening.abort();
     let done = done?;
-    let text = if done.steps.is_empty() {
-        format!("nothing to do; migration {} is installed", done.seq)
-    } else {
-        let steps = match done.steps.len() {
-            1 => "1 step".to_owned(),
-            n => format!("{n} steps"),
-        };
-        format!(
-            "{steps} done: {}; migration {} is installed",
-            done.steps.join(", "),
-            done.seq
-        )
+    let ran = match done.steps.len() {
+        0 if done.seq > done.from => "no step was needed".to_owned(),
+        0 => "nothing to do".to_owned(),
+        1 => format!("1 step done: {}", done.steps[0]),
+        n => format!("{n} steps done: {}", done.steps.join(", ")),
     };
+    let text = format!("{ran}; migration {} is installed", done.seq);
     let result = json!({ "steps": done.steps, "seq": done.seq });
     Ok(Outcome::new(text, result))
 }

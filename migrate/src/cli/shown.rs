@@ -214,6 +214,9 @@ pub(super) fn shown(made: &Made, store: &dyn SchemaStore, with_digest: bool) -> 
                 step.risk.name(),
                 counted(rows.get(step.table()), step.class)
             );
+            for (new, present) in step.renamed_columns() {
+                let _ = writeln!(text, "              renames `{present}` to `{new}`");
+            }
             for (_, check, finding) in findings.iter().filter(|(id, ..)| *id == step.id) {
                 let _ = match finding {
                     Finding::Holds => writeln!(text, "              {} holds", check.kind()),
@@ -230,8 +233,14 @@ pub(super) fn shown(made: &Made, store: &dyn SchemaStore, with_digest: bool) -> 
     for note in &plan.notes {
         let _ = writeln!(text, "note: {note}");
     }
-    if plan.pending(Phase::Contract).next().is_none() {
+    if plan.migrations.is_empty() {
         text.push_str("nothing to do\n");
+    } else if plan.pending(Phase::Contract).next().is_none() {
+        text.push_str(if plan.recorded {
+            "no step is needed; `migrate apply` records this in the database\n"
+        } else {
+            "no step is needed; `migrate record NAME` records the change\n"
+        });
     }
     if let Some(digest) = plan.approval(store.dialect()) {
         text.push_str("approval needed for steps marked !\n");
@@ -249,6 +258,7 @@ fn counted(rows: Option<&RowCount>, class: RowClass) -> String {
     match rows {
         Some(RowCount::Exact(rows)) => format!("{rows} rows"),
         Some(RowCount::Estimate(rows)) => format!("~{rows} rows"),
+        Some(RowCount::Unknown) | None if class == RowClass::EMPTY => "no rows".to_owned(),
         Some(RowCount::Unknown) | None => format!("{} rows", class.name()),
     }
 }

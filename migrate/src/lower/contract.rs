@@ -27,6 +27,10 @@ impl Lowering<'_> {
             self.contract_by_alter(before, after, conditions);
         }
         if before.storage_name != after.storage_name {
+            // A development start may have added a table of the new name.
+            if self.tables.contains_key(&entity) {
+                self.drop_table(&entity);
+            }
             self.step(Planned {
                 risk: Risk::Breaking,
                 entity: &entity,
@@ -162,8 +166,11 @@ impl Lowering<'_> {
             name: present.name.clone(),
             ..after.table()
         };
+        // A development start may have added a column of a new name.
+        let taken = renames.iter().any(|(to, _)| is_taken(before, &present, to));
         let in_place = !gone
             && !replaced
+            && !taken
             && conditions.is_empty()
             && target.columns.iter().all(|column| {
                 let was = renames.iter().find(|(new, _)| *new == column.name);
@@ -181,7 +188,7 @@ impl Lowering<'_> {
             self.rename_columns(&entity, &present.name, &renames);
             return;
         }
-        let risk = if gone || replaced {
+        let risk = if gone || replaced || taken {
             Risk::Destructive
         } else {
             Risk::Breaking
@@ -206,6 +213,7 @@ impl Lowering<'_> {
     ) {
         let entity = after.storage_name.clone();
         let table = before.storage_name.clone();
+        self.drop_taken(before, after);
         self.drop_indexes(before, after);
         let mut renames = Vec::new();
         for pair in pairs::fields(before, after) {
@@ -280,6 +288,55 @@ impl Lowering<'_> {
         self.rename_columns(&entity, &table, &renames);
     }
 
+    /// Removes columns that a development start added under the new names of fields.
+    fn drop_taken(&mut self, before: &EntitySnapshot, after: &EntitySnapshot) {
+        let table = before.storage_name.clone();
+        let mut columns = Vec::new();
+        let mut indexes = Vec::new();
+        for pair in pairs::fields(before, after) {
+            let (FieldPair::Kept { after: (_, is), .. }, Some(present)) =
+                (pair, self.tables.get(&table))
+            else {
+                continue;
+            };
+            if is_taken(before, present, &is.column) {
+                let of = present.indexes.iter().filter(|i| i.reads(&is.column));
+                indexes.extend(of.map(|index| index.name.clone()));
+                columns.push(is.column.clone());
+            }
+        }
+        indexes.sort();
+        indexes.dedup();
+        let drops = indexes.into_iter().map(|index| Action::DropIndex {
+            table: table.clone(),
+            index,
+        });
+        let drops = drops.chain(columns.into_iter().map(|column| Action::DropColumn {
+            table: table.clone(),
+            column,
+        }));
+        for action in drops.collect::<Vec<_>>() {
+            self.step(Planned {
+                risk: Risk::Destructive,
+                entity: &after.storage_name,
+                work: Work::Schema(action),
+                ..Planned::of(Phase::Contract)
+            });
+        }
+    }
+
+    /// Removes a table with its records.
+    pub(super) fn drop_table(&mut self, table: &str) {
+        self.step(Planned {
+            risk: Risk::Destructive,
+            entity: table,
+            work: Work::Schema(Action::DropTable {
+                table: table.to_owned(),
+            }),
+            ..Planned::of(Phase::Contract)
+        });
+    }
+
     fn drop_indexes(&mut self, before: &EntitySnapshot, after: &EntitySnapshot) {
         let table = before.storage_name.clone();
         for index in dropped(before, after) {
@@ -350,6 +407,12 @@ impl Lowering<'_> {
             });
         }
     }
+}
+
+/// Whether a table has a column that no field of the earlier snapshot has.
+fn is_taken(before: &EntitySnapshot, present: &Table, column: &str) -> bool {
+    let mut fields = before.fields.values();
+    present.column(column).is_some() && !fields.any(|field| field.column == column)
 }
 
 /// Whether a store that rebuilds tables gives the column a check, whose name contains the name of

@@ -58,12 +58,8 @@ impl Lowering<'_> {
         concurrently: bool,
     ) {
         // An index that is dropped later, or renamed, may have the name until then.
-        let taken = |name: &str| {
-            self.tables
-                .get(table)
-                .is_some_and(|t| t.index(name).is_some())
-        };
-        if taken(&index.name) {
+        let mut tables = self.tables.values();
+        if tables.any(|table| table.index(&index.name).is_some()) {
             index.name = shortened(format!("{}__next", index.name));
         }
         let mut before = Vec::new();

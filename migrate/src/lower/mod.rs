@@ -12,6 +12,7 @@ mod kept;
 mod postgres_tests;
 #[cfg(test)]
 mod sqlite_tests;
+mod taken;
 #[cfg(test)]
 mod tests;
 
@@ -69,14 +70,22 @@ pub struct Lowered {
     pub ready: Phase,
     /// The functions with which the new binary writes earlier columns, while both serve.
     pub reverses: Vec<String>,
+    /// Remarks on the steps for people.
+    pub notes: Vec<String>,
 }
 
 /// Returns the steps of a link.
 pub fn lower(link: &Link<'_>, terrain: &Terrain<'_>) -> Lowered {
+    let tables = link.before.tables();
+    let (before, notes) = taken::without_taken(link.before, link.after);
+    let link = Link {
+        before: &before,
+        ..*link
+    };
     let mut lowering = Lowering {
-        link: *link,
+        link,
         terrain: *terrain,
-        tables: link.before.tables(),
+        tables,
         steps: Vec::new(),
         late: Vec::new(),
         fence: None,
@@ -113,14 +122,7 @@ pub fn lower(link: &Link<'_>, terrain: &Terrain<'_>) -> Lowered {
     }
     for pair in &pairs {
         if let EntityPair::Gone(entity) = pair {
-            lowering.step(Planned {
-                risk: Risk::Destructive,
-                entity: &entity.storage_name,
-                work: Work::Schema(Action::DropTable {
-                    table: entity.storage_name.clone(),
-                }),
-                ..Planned::of(Phase::Contract)
-            });
+            lowering.drop_table(&entity.storage_name);
         }
     }
     if lowering.fence.is_none() {
@@ -143,6 +145,7 @@ pub fn lower(link: &Link<'_>, terrain: &Terrain<'_>) -> Lowered {
         },
         fence: lowering.fence,
         reverses: lowering.reverses,
+        notes,
     }
 }
 

@@ -136,6 +136,7 @@ fn with_functions(
         fence,
         ready,
         reverses,
+        notes,
     } = lower(&link, terrain);
     let mut used: BTreeSet<&str> = steps
         .iter()
@@ -166,6 +167,7 @@ fn with_functions(
         transforms: transforms.collect(),
         steps,
         done: BTreeSet::new(),
+        notes,
     }
 }
 

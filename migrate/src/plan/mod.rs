@@ -140,6 +140,8 @@ pub struct Planned {
     pub steps: Vec<Step>,
     /// The ids of the steps that are done.
     pub done: BTreeSet<String>,
+    /// Remarks on the steps for people.
+    pub notes: Vec<String>,
 }
 
 impl Planned {
@@ -239,8 +241,8 @@ impl Plan {
             }),
             to,
             recorded,
+            notes: migrations.iter().flat_map(|m| m.notes.clone()).collect(),
             migrations,
-            notes: Vec::new(),
             start: base.tables(),
         })
     }

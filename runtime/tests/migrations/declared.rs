@@ -102,6 +102,11 @@ generation!(served_dropped, [routes(auth = none)], {
     #[field(default = 0)]
     pub views: i64,
 });
+generation!(served_forgotten, [routes(auth = none)], {
+    #[field(default = 0)]
+    pub view_count: i64,
+    pub size: String,
+});
 generation!(served_renamed, [routes(auth = none)], {
     #[field(default = 0, rename_from = "views")]
     pub view_count: i64,
@@ -208,6 +213,7 @@ pub fn generation(name: &str) -> &'static Package {
         "served" => &served::APP,
         "served_noted" => &served_noted::APP,
         "served_dropped" => &served_dropped::APP,
+        "served_forgotten" => &served_forgotten::APP,
         "served_renamed" => &served_renamed::APP,
         "served_changed" => &served_changed::APP,
         "plain_sql" => &own_sql::PLAIN_SQL,

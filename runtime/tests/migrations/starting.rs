@@ -264,6 +264,48 @@ fn a_development_start_serves_a_renamed_field_under_its_earlier_column() {
 }
 
 #[test]
+fn a_rename_that_is_declared_after_a_start_keeps_the_values_of_the_former_field() {
+    for is_recorded in [false, true] {
+        let database = Database::sqlite();
+        let (place, url) = (Place::new(), &database.url());
+        if is_recorded {
+            assert_eq!(place.run("served", "migrate record start").exit, 0);
+        }
+        let served = place.serve("served", url, &[]).unwrap();
+        let task = json!({ "size": "a", "views": 7 });
+        assert_eq!(served.post("/tasks", &task).status, 201);
+        served.stop();
+
+        // Without `rename_from`, the start adds a column.
+        let served = place.serve("served_forgotten", url, &[]).unwrap();
+        assert_eq!(served.get("/tasks").body["items"][0]["viewCount"], 0);
+        served.stop();
+        assert_eq!(database.columns(), ["id", "size", "view_count", "views"]);
+
+        let said = place.run("served_renamed", "migrate record rename");
+        assert_eq!(said.exit, 0, "{said:?}");
+        let target = [("LINCHPIN_DATABASE_URL", url.as_str())];
+        let plan = place.run_in("served_renamed", "migrate plan", &target);
+        contains(
+            &plan.out,
+            &[
+                "rebuildTable",
+                "destructive",
+                "\n              renames `views` to `view_count`\n",
+                "note: a development start added field `view_count` to `tasks`; its values are \
+                 dropped, because `views` is renamed to `view_count`\n",
+            ],
+        );
+        drop(place.serve("served_renamed", url, &[]).unwrap());
+        apply(&place, "served_renamed", url, "");
+        let served = place.serve("served_renamed", url, &PRODUCTION).unwrap();
+        assert_eq!(served.get("/tasks").body["items"][0]["viewCount"], 7);
+        served.stop();
+        assert_eq!(database.columns(), ["id", "size", "view_count"]);
+    }
+}
+
+#[test]
 fn a_development_start_on_postgres_creates_and_never_changes() {
     let database = Database::postgres();
     let (place, url) = (Place::new(), &database.url());
@@ -289,8 +331,26 @@ fn a_draft_is_taken_over_by_the_migration_that_records_it() {
         place.serve("served", url, &[]).unwrap().stop();
         let said = place.run("served", "migrate record start");
         assert_eq!(said.exit, 0, "{said:?}");
-        apply(&place, "served", url, "");
+        let run = |words: &str| {
+            let said = place.run_in("served", words, &[("LINCHPIN_DATABASE_URL", url)]);
+            (said.exit, said.out)
+        };
+        // Production refuses the database until its ledger has the migration.
+        let (exit, plan) = run("migrate plan --check");
+        assert_eq!(exit, 10, "{plan}");
+        contains(
+            &plan,
+            &["\nno step is needed; `migrate apply` records this in the database\n"],
+        );
+        let done = "no step was needed; migration 1 is installed\n";
+        assert_eq!(run("migrate apply"), (0, done.to_owned()));
         assert_eq!(database.texts("SELECT seq FROM linchpin_schema"), ["1"]);
+        let done = "nothing to do; migration 1 is installed\n";
+        assert_eq!(run("migrate apply"), (0, done.to_owned()));
+        assert_eq!(
+            run("migrate plan --check"),
+            (0, "nothing to do\n".to_owned())
+        );
         drop(place.serve("served", url, &PRODUCTION).unwrap());
     }
 }
