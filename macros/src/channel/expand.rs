@@ -10,7 +10,7 @@ use syn::spanned::Spanned;
 use super::incoming::Run;
 use super::item::{Payload, Variant};
 use super::marks::{EventPath, Word, shown};
-use super::model::{By, Entity, MarkModel, Model, On, VariantModel, is_whole, own_name};
+use super::model::{By, Entity, Key, MarkModel, Model, On, VariantModel, is_whole, own_name};
 use crate::entity::{kind_text, member_descriptor};
 use crate::expr::{at, beside, index, position_in};
 
@@ -113,7 +113,7 @@ fn variant(variant: &VariantModel<'_>, model: &Model<'_>) -> Option<TokenStream>
         }
         MarkModel::Operation(run) => {
             let (entity, operation) = (desc(run.entity), operation(run.entity, run.event));
-            let by = run.by.map(|by| self::by(by, run.entity));
+            let by = run.by.by().map(|by| self::by(by, run.entity));
             quote!(__rt::Mark::Operation(__rt::Incoming::new(#entity, #operation) #by))
         }
         MarkModel::Handler(path) => handler(path, &model.declared.ident),
@@ -150,7 +150,7 @@ fn on(on: &On<'_>) -> TokenStream {
             quote!(__rt::Change::Operation(#operation))
         }
     });
-    let by = on.by.map(|by| self::by(by, on.entity));
+    let by = on.by.by().map(|by| self::by(by, on.entity));
     let when = on.when.as_ref().map(|(when, _)| quote!(.when(#when)));
     let name = on.mark.name.as_ref().map(|name| quote!(.name(#name)));
     let alias = aliases(&on.mark.alias);
@@ -262,7 +262,7 @@ fn asserts(model: &Model<'_>, sound: bool) -> TokenStream {
 
 fn on_asserts(on: &On<'_>, model: &Model<'_>) -> TokenStream {
     let mut out = TokenStream::new();
-    if let Some(by) = on.by {
+    if let Key::By(by) = on.by {
         out.extend(key_assert(by, on.entity, model.of));
     }
     out.extend(gates_assert(on.entity, on.by, model));
@@ -315,19 +315,18 @@ fn key_assert(by: By<'_>, entity: Entity<'_>, of: Entity<'_>) -> TokenStream {
 }
 
 /// The gates of the event's entity lead to the room's record.
-fn gates_assert(entity: Entity<'_>, by: Option<By<'_>>, model: &Model<'_>) -> Option<TokenStream> {
+fn gates_assert(entity: Entity<'_>, by: Key<'_>, model: &Model<'_>) -> Option<TokenStream> {
     let collection = model.args.collection.is_some();
-    if entity.is(model.of) && by.is_none() && !collection {
-        // The record of the event is the room's: whoever is in the room may see it.
-        return None;
-    }
     let (own, of) = (desc(entity), desc(model.of));
     let by = match by {
-        Some(by) => {
+        Key::By(by) => {
             let field = entity.model.number(by.field);
             quote!(__lp::Some(#field))
         }
-        None => quote!(__lp::None),
+        // The record of the event is the room's: anyone in the room may see it.
+        Key::Own if entity.is(model.of) && !collection => return None,
+        Key::Own => quote!(__lp::None),
+        Key::Broken => return None,
     };
     let span = entity
         .path
@@ -339,7 +338,7 @@ fn gates_assert(entity: Entity<'_>, by: Option<By<'_>>, model: &Model<'_>) -> Op
 
 fn run_asserts(run: &Run<'_>, variant: &Variant, model: &Model<'_>) -> TokenStream {
     let mut out = TokenStream::new();
-    if let Some(by) = run.by {
+    if let Key::By(by) = run.by {
         out.extend(key_assert(by, run.entity, model.of));
     }
     let (operation, entity) = (operation(run.entity, run.event), desc(run.entity));

@@ -5,14 +5,14 @@ use quote::ToTokens;
 use syn::Ident;
 
 use super::marks::{EventPath, Word};
-use super::model::{By, Entity, key};
+use super::model::{Entity, Key, key};
 use crate::diagnostics::Diagnostics;
 
 /// An operation, resolved.
 pub(super) struct Run<'a> {
     pub(super) event: &'a EventPath,
     pub(super) entity: Entity<'a>,
-    pub(super) by: Option<By<'a>>,
+    pub(super) by: Key<'a>,
     /// Whether the payload's `id` names the record; otherwise it is the room's.
     pub(super) names_record: bool,
 }
@@ -31,14 +31,13 @@ pub(super) fn run<'a>(
             .help("the const of an operation: `incoming(Thread::PIN)`");
         return None;
     };
-    let before = d.len();
     let word = Ident::new("incoming", Span::call_site());
     let by = key(by, &word, entity, own, collection, d);
-    (d.len() == before).then_some(Run {
+    Some(Run {
         event,
         entity,
         by,
-        names_record: by.is_some() || collection,
+        names_record: by.by().is_some() || collection,
     })
 }
 

@@ -59,9 +59,29 @@ pub(super) struct On<'a> {
     pub(super) mark: &'a Mark,
     pub(super) entity: Entity<'a>,
     pub(super) events: &'a [EventPath],
-    pub(super) by: Option<By<'a>>,
+    pub(super) by: Key<'a>,
     /// The condition, and the checks of it that only rustc can make.
     pub(super) when: Option<(Resolved, Vec<TokenStream>)>,
+}
+
+/// The record whose room an event reaches, or an operation belongs to.
+#[derive(Clone, Copy)]
+pub(super) enum Key<'a> {
+    /// The record of the event, or every record of the collection.
+    Own,
+    /// The record that a field names.
+    By(By<'a>),
+    /// `by` has an error, which has been reported. The rest is checked without it.
+    Broken,
+}
+
+impl<'a> Key<'a> {
+    pub(super) fn by(self) -> Option<By<'a>> {
+        match self {
+            Self::By(by) => Some(by),
+            Self::Own | Self::Broken => None,
+        }
+    }
 }
 
 /// The field with the key of the room's record.
@@ -188,16 +208,12 @@ fn on<'a>(
     if mixed {
         return None;
     }
-    let before = d.len();
-    let by = key(args.by.as_ref(), &mark.word, entity, own, collection, d);
-    let sound = d.len() == before;
-    let when = args.when.as_ref().and_then(|expr| when(entity, expr, d));
-    sound.then_some(On {
+    Some(On {
         mark,
         entity,
         events: &args.events,
-        by,
-        when,
+        by: key(args.by.as_ref(), &mark.word, entity, own, collection, d),
+        when: args.when.as_ref().and_then(|expr| when(entity, expr, d)),
     })
 }
 
@@ -209,7 +225,7 @@ pub(super) fn key<'a>(
     own: Entity<'a>,
     collection: bool,
     d: &mut Diagnostics,
-) -> Option<By<'a>> {
+) -> Key<'a> {
     if collection {
         if let Some(by) = by {
             d.error(
@@ -217,7 +233,9 @@ pub(super) fn key<'a>(
                 "a room of a collection has no record that `by` could name",
             )
             .help("leave it out");
-        } else if !entity.is(own) {
+            return Key::Broken;
+        }
+        if !entity.is(own) {
             d.error(
                 entity.path,
                 format!(
@@ -229,8 +247,9 @@ pub(super) fn key<'a>(
                 "a channel of {}, or rooms of records: leave `scope` out",
                 entity.shown()
             ));
+            return Key::Broken;
         }
-        return None;
+        return Key::Own;
     }
     let Some(at) = by else {
         if !entity.is(own) {
@@ -244,16 +263,17 @@ pub(super) fn key<'a>(
                 own.shown(),
                 crate::names::snake(&own.model.ident.unraw().to_string())
             ));
+            return Key::Broken;
         }
-        return None;
+        return Key::Own;
     };
-    let field = entity.model.index_of(at);
-    if field.is_none() {
+    let Some(field) = entity.model.index_of(at) else {
         let name = at.unraw().to_string();
         d.error(at, format!("unknown field `{name}` on {}", entity.shown()))
             .suggest(&name, entity.model.field_names());
-    }
-    field.map(|field| By { field, at })
+        return Key::Broken;
+    };
+    Key::By(By { field, at })
 }
 
 fn when(

@@ -5,7 +5,7 @@ use quote::{ToTokens, quote, quote_spanned};
 use syn::ext::IdentExt;
 use syn::spanned::Spanned;
 
-use super::parse::{Endpoint, Event, Source};
+use super::parse::{Endpoint, Ends, Event, Source};
 use crate::channel::{Word, change_assert, operation_of};
 use crate::expr::at;
 use crate::gather::Entities;
@@ -44,6 +44,7 @@ fn item(
     let Endpoint {
         attrs,
         vis,
+        ends: Ends { first, last },
         ident,
         path,
         krate,
@@ -59,13 +60,13 @@ fn item(
     });
     quote_spanned! {here=>
         #(#attrs)*
-        #vis const #ident: #krate::channel::Sse = {
+        #vis #first #ident: #krate::channel::Sse = {
             #lp
             use #krate::__private as __rt;
             static DESC: __rt::SseDesc = __rt::SseDesc::new(#name, #path, &[#sources]) #options;
             #asserts
             __rt::Sse::new(&DESC)
-        };
+        } #last
     }
 }
 

@@ -34,6 +34,7 @@ const SHAPE: &str = "\nhelp: `pub const NOTIFICATIONS = \"/__sse/notifications\"
 pub(super) struct Endpoint {
     pub(super) attrs: Vec<Attribute>,
     pub(super) vis: Visibility,
+    pub(super) ends: Ends,
     pub(super) ident: Ident,
     pub(super) path: LitStr,
     pub(super) sources: Vec<Source>,
@@ -63,10 +64,19 @@ pub(super) struct Event {
     pub(super) names: Vec<LitStr>,
 }
 
+/// The first and the last token of the const, as written. rustc warns of an unused item only if its
+/// tokens are those of the app.
+#[derive(Debug)]
+pub(super) struct Ends {
+    pub(super) first: Token![const],
+    pub(super) last: Token![;],
+}
+
 /// The const, and the rest.
 struct Head {
     attrs: Vec<Attribute>,
     vis: Visibility,
+    ends: Ends,
     ident: Ident,
     path: LitStr,
     rest: TokenStream,
@@ -82,14 +92,15 @@ impl Parse for Head {
         };
         let attrs = input.call(Attribute::parse_outer)?;
         let vis = input.parse()?;
-        input.parse::<Token![const]>().map_err(said)?;
+        let first = input.parse().map_err(said)?;
         let ident = input.parse().map_err(said)?;
         input.parse::<Token![=]>().map_err(said)?;
         let path = input.parse().map_err(said)?;
-        input.parse::<Token![;]>().map_err(said)?;
+        let last = input.parse().map_err(said)?;
         Ok(Self {
             attrs,
             vis,
+            ends: Ends { first, last },
             ident,
             path,
             rest: input.parse()?,
@@ -139,6 +150,7 @@ impl Endpoint {
         let mut endpoint = Self {
             attrs: head.attrs,
             vis: head.vis,
+            ends: head.ends,
             ident: head.ident,
             path: head.path,
             sources: Vec::new(),

@@ -221,6 +221,7 @@ async fn calls_under_one_key_have_one_effect() {
     let other = call("two").await.unwrap();
     assert_eq!(other.json().unwrap()["times"], 2);
     assert!(by("ada", "do").idempotency_key("a\nb").is_err());
+    assert!(caller.is_idempotent(Chore::DESC, "do") && !caller.is_idempotent(Chore::DESC, "get"));
     app.stop().await.unwrap();
 }
 

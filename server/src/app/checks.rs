@@ -16,25 +16,44 @@ use crate::http::{
 use crate::resource::{Adapters, CursorKey, Table};
 use crate::store::{Store, memory::Memory};
 use crate::suggest::did_you_mean;
-use crate::{Code, ContextDesc, EntityEntry, Error, Package, Result};
+use crate::{Code, ContextDesc, EntityEntry, Error, Package, Problem, Result};
 use linchpin_core::causes;
 use linchpin_core::package::find_duplicates;
 
 pub(super) use crate::startup::startup;
 
-/// An error with all its causes on one line, and its details on further lines. The public message
-/// `Internal error` is left out, because it contains no information.
+/// An error with all its causes on one line, and its details on further lines. One detail is on the
+/// line of the causes. The public messages `Internal error` and `The request is not valid` are left
+/// out, because they contain no information.
 pub(super) fn chain(error: &Error) -> String {
     let mut causes: Vec<String> = causes(error).map(ToString::to_string).collect();
-    if causes.is_empty() || error.code() != Code::Internal {
+    let details = error.details();
+    let is_general = match error.code() {
+        Code::Internal => !causes.is_empty(),
+        Code::ValidationFailed => {
+            !details.is_empty() && error.message() == Error::validation(Vec::new()).message()
+        }
+        _ => false,
+    };
+    if !is_general {
         causes.insert(0, error.message().to_owned());
     }
-    // Each problem has its own line, for human readers.
-    let details = error
-        .details()
-        .iter()
-        .map(|problem| format!("\n  {}: {}", problem.path, problem.message));
-    causes.join(": ") + &details.collect::<String>()
+    let shown = |problem: &Problem| format!("{}: {}", problem.path, problem.message);
+    match details {
+        [] => {}
+        [one] => causes.push(shown(one)),
+        several => {
+            let lines = several
+                .iter()
+                .map(|problem| format!("\n  {}", shown(problem)));
+            causes.push(format!(
+                "{} problems{}",
+                several.len(),
+                lines.collect::<String>()
+            ));
+        }
+    }
+    causes.join(": ")
 }
 
 /// The plugins in an order in which each one follows its dependencies.

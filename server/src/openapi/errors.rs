@@ -169,6 +169,7 @@ fn description(status: u16) -> &'static str {
         426 => "The path speaks another protocol only.",
         428 => "`If-Match` is required.",
         429 => "Too many requests.",
+        431 => "The headers are too long.",
         503 => "The service is not available right now.",
         504 => "The request took too long.",
         _ => "Something went wrong in the service.",

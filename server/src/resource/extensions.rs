@@ -29,7 +29,7 @@ impl Extensions {
             .ok_or_else(|| {
                 let wanted = type_name::<T>();
                 Error::internal(format!(
-                    "no `after_adapters` hook has provided a `{wanted}`"
+                    "no plugin and no `after_adapters` hook has provided a `{wanted}`"
                 ))
             })
     }

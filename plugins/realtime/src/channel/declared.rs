@@ -8,7 +8,11 @@ use linchpin::entity::EntityDesc;
 use super::{Change, Channel, ChannelDesc, Mark, On, RoomName, RoomScope, Sse, SseDesc};
 
 /// The channels and SSE endpoints of an app.
+///
+/// What is not in the list of the plugin is not served. The compiler warns that such a declaration
+/// "is never used", unless it is `pub` in a public module.
 #[derive(Clone, Debug, Default)]
+#[must_use = "nothing is served until the plugin has the list: `Realtime::new(declared)`"]
 pub struct Declared {
     channels: Vec<&'static ChannelDesc>,
     endpoints: Vec<&'static SseDesc>,
@@ -36,14 +40,12 @@ pub struct Facts<'a> {
 
 impl Declared {
     /// Adds a channel.
-    #[must_use]
     pub fn channel<C: Channel>(mut self) -> Self {
         self.channels.push(C::DESC);
         self
     }
 
     /// Adds an SSE endpoint.
-    #[must_use]
     pub fn sse(mut self, endpoint: Sse) -> Self {
         self.endpoints.push(endpoint.desc());
         self

@@ -3,6 +3,9 @@
 use linchpin::axum::http::{HeaderMap, HeaderName, HeaderValue};
 use linchpin::{Code, Error, Result};
 
+/// 431 for a request whose kept headers are too long.
+pub(crate) const HEADERS_TOO_LARGE: Code = Code::Other(431, "headers_too_large");
+
 /// The maximum size of the kept names and values, in bytes. The server accepts 64 KiB for each
 /// request. If it kept them while a connection lives, 20 000 connections would hold over 1 GiB.
 const MOST_KEPT: usize = 8 << 10;
@@ -56,7 +59,7 @@ pub(crate) fn check_kept(headers: &HeaderMap) -> Result<()> {
         return Ok(());
     }
     Err(Error::new(
-        Code::Other(431, "headers_too_large"),
+        HEADERS_TOO_LARGE,
         "The headers are too long for a connection that stays",
     ))
 }

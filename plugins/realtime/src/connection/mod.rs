@@ -25,7 +25,7 @@ mod wire;
 
 pub(crate) use auth::{Authentication, Due};
 pub use handshake::{Accepted, Door, PROTOCOL, Refusal, Request, Without, check};
-pub(crate) use headers::{check_kept, kept};
+pub(crate) use headers::{HEADERS_TOO_LARGE, check_kept, kept};
 pub use hub::{Hub, Identity, Joined, Outcome};
 pub use limits::{Limits, OnExceeded};
 pub(crate) use link::flush_all;

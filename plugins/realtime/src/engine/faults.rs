@@ -15,18 +15,26 @@ pub(crate) enum Fault {
     /// A published frame has a form that this version of the app does not know. The engine reads it
     /// from its stream instead.
     FrameUnreadable,
+    /// An entry of a stream has a form that this version of the app does not know. It is skipped.
+    EntryUnreadable,
     /// A key of the engine holds a value of another type or form. It is removed.
     KeyReplaced,
 }
 
 /// Counts a fault for the recorder of the crate `metrics`.
 pub(crate) fn count(fault: Fault) {
+    count_many(fault, 1);
+}
+
+/// Counts several faults of one kind.
+pub(crate) fn count_many(fault: Fault, number: u64) {
     let reason = match fault {
         Fault::MessageTooLarge => "message_too_large",
         Fault::MessageUnreadable => "message_unreadable",
         Fault::FrameTooLarge => "frame_too_large",
         Fault::FrameUnreadable => "frame_unreadable",
+        Fault::EntryUnreadable => "entry_unreadable",
         Fault::KeyReplaced => "key_replaced",
     };
-    counter!("linchpin_realtime_engine_faults_total", "reason" => reason).increment(1);
+    counter!("linchpin_realtime_engine_faults_total", "reason" => reason).increment(number);
 }

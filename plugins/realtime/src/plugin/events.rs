@@ -17,7 +17,7 @@ use super::door::NodeDoor;
 use super::node::{AddressPlace, Node, Place};
 use super::routes::{ORIGIN_NOT_ALLOWED, node};
 use crate::channel::SseDesc;
-use crate::connection::{Door, Identity, Without, count, key_of};
+use crate::connection::{Door, HEADERS_TOO_LARGE, Identity, Without, count, key_of};
 use crate::rooms::OpenEvents;
 use crate::sse::{MEDIA_TYPE, SseRequest, check, response_headers};
 
@@ -47,10 +47,11 @@ static ANSWERS: [AnswerDesc; 1] = [AnswerDesc::empty(
     "Events without an end, each with the record as JSON.",
 )];
 
-static ERRORS: [Code; 4] = [
+static ERRORS: [Code; 5] = [
     ORIGIN_NOT_ALLOWED,
     Code::Other(406, "not_acceptable"),
     Code::RateLimited,
+    HEADERS_TOO_LARGE,
     Code::Unavailable,
 ];
 

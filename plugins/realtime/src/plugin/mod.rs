@@ -93,6 +93,7 @@ pub(crate) const PLUGIN: &str = "realtime";
 /// | `limits.*`: see [`Limits`](crate::connection::Limits) | `LINCHPIN_REALTIME_LIMITS_*` | |
 ///
 /// Only a plugin with [`RealtimeConfig::from_env`] reads the variables.
+#[must_use = "nothing is served until the app has the plugin: `App::plugin`"]
 pub struct Realtime {
     declared: Declared,
     config: RealtimeConfig,
@@ -121,27 +122,23 @@ impl Realtime {
     }
 
     /// Replaces all settings, such as by [`RealtimeConfig::from_env`].
-    #[must_use]
     pub fn config(mut self, config: RealtimeConfig) -> Self {
         self.config = config;
         self
     }
 
     /// Changes settings.
-    #[must_use]
     pub fn configure(mut self, change: impl FnOnce(&mut RealtimeConfig)) -> Self {
         change(&mut self.config);
         self
     }
 
     /// Sets the engine.
-    #[must_use]
     pub fn engine(self, engine: EngineChoice) -> Self {
         self.configure(|config| config.engine = engine)
     }
 
     /// Adds a WebSocket endpoint.
-    #[must_use]
     pub fn endpoint(self, endpoint: Endpoint) -> Self {
         self.configure(|config| config.endpoints.push(endpoint))
     }

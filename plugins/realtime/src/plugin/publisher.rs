@@ -25,18 +25,19 @@ impl NodePublisher {
     /// The stream of the room.
     fn stream(&self, cx: &Cx, frame: &Publication) -> Result<Stream> {
         let room = frame.room.name(frame.channel).map_err(Error::internal)?;
+        let unknown = || {
+            Error::internal(format!(
+                "channel `{}` is not part of the app: add it by `.channel::<{}>()`",
+                frame.channel.ident, frame.channel.ident
+            ))
+        };
+        let mut channels = self.channels.iter();
+        let at = channels.position(|one| std::ptr::eq(*one, frame.channel));
+        let at = at.ok_or_else(unknown)?;
         let owners = match frame.room {
             RoomKey::Record(_) => Vec::new(),
             RoomKey::Collection => {
-                let mut channels = self.channels.iter();
-                let at = channels.position(|one| std::ptr::eq(*one, frame.channel));
-                let guard = at.and_then(|at| self.plan.collection(at));
-                let unknown = || {
-                    Error::internal(format!(
-                        "channel `{}` is not part of the app: add it by `.channel::<{}>()`",
-                        frame.channel.ident, frame.channel.ident
-                    ))
-                };
+                let guard = self.plan.collection(at);
                 guard.ok_or_else(unknown)?.owners_of_caller(cx)?
             }
         };

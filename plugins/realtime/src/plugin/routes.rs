@@ -12,7 +12,7 @@ use super::events;
 use super::node::{Node, Place};
 use crate::channel::Declared;
 use crate::connection::{
-    Connection, Refusal, Request, Settings, Without, check, count, key_of, serve,
+    Connection, HEADERS_TOO_LARGE, Refusal, Request, Settings, Without, check, count, key_of, serve,
 };
 use crate::rooms::Arrival;
 
@@ -45,6 +45,7 @@ static SOCKET: Route<Nothing> = Route::get("socket", "")
         ORIGIN_NOT_ALLOWED,
         Code::Other(426, "upgrade_required"),
         Code::RateLimited,
+        HEADERS_TOO_LARGE,
         Code::Unavailable,
     ]);
 

@@ -76,7 +76,8 @@ pub struct EventCall {
     pub room: Option<String>,
     /// With it, the event has exactly one `ack`.
     pub ack_id: Option<AckId>,
-    /// A key under which an operation that is `idempotent` has its effect once; others ignore it.
+    /// A key under which an operation that is `idempotent` has its effect once. Other events with a
+    /// key are refused.
     pub idempotency_key: Option<String>,
     /// Comes back on the answer.
     pub reference: Option<String>,

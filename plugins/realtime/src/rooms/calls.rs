@@ -84,12 +84,33 @@ impl RoomHub {
             variant,
             at: (at.unwrap_or_default(), variant_at),
         };
+        self.check_key(&call)?;
         match variant.mark {
             Mark::Relay { rate, echo } => self.relay(&call, rate, echo).await,
             Mark::Operation(incoming) => self.operation(&call, incoming).await,
             Mark::Handler { handle, .. } => self.handler(&call, handle).await,
             Mark::On(_) | Mark::Publish { .. } => Err(unknown()),
         }
+    }
+
+    /// Refuses an idempotency key that would have no effect: the client would repeat the event as if
+    /// that were safe.
+    ///
+    /// # Errors
+    /// `validation_failed`.
+    fn check_key(&self, call: &Call<'_>) -> Result<()> {
+        if call.frame.idempotency_key.is_none() {
+            return Ok(());
+        }
+        if let Mark::Operation(incoming) = call.variant.mark
+            && let (entity, name) = (incoming.entity, incoming.operation.name)
+            && self.settings.caller.is_idempotent(entity, name)
+        {
+            return Ok(());
+        }
+        let text = "is not possible: the event runs no operation with `idempotent`";
+        let problem = Problem::new("idempotencyKey", "not_allowed", text);
+        Err(Error::invalid(problem))
     }
 
     /// The payload of a relayed frame or of a handler, validated like a body.

@@ -1,5 +1,7 @@
 //! Rooms of an app with its own policies, over the memory engine.
 
+mod calls;
+mod presence;
 mod sight;
 mod spellings;
 mod users;
@@ -275,6 +277,11 @@ pub(crate) struct Node {
 }
 
 pub(crate) async fn node() -> Node {
+    node_at(Arc::new(Timestamp::system_now)).await
+}
+
+/// A node whose engine has this clock.
+async fn node_at(clock: Arc<dyn Fn() -> Timestamp + Send + Sync>) -> Node {
     let sessions = Sessions::default();
     let config = Config::new()
         .port(0)
@@ -287,7 +294,6 @@ pub(crate) async fn node() -> Node {
         .await
         .unwrap();
     let (caller, adapters) = sessions.found.get().cloned().unwrap();
-    let clock: Arc<dyn Fn() -> Timestamp + Send + Sync> = Arc::new(Timestamp::system_now);
     let engine = Arc::new(MemoryEngine::new(Arc::clone(&clock)));
     engine.start().await.unwrap();
     let settings = HubSettings {

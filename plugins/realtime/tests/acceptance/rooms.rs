@@ -1,9 +1,10 @@
 //! Rooms: who hears of what.
 
-use linchpin::Cx;
+use linchpin::prelude::*;
+use linchpin_realtime::channel;
 use serde_json::json;
 
-use crate::bed::{Bed, ContainerLive, created, room};
+use crate::bed::{Bed, Container, ContainerLive, created, room};
 
 /// Sends a frame to a room from code, after everything that was committed before.
 ///
@@ -111,6 +112,26 @@ async fn a_transaction_that_is_rolled_back_sends_nothing() {
         (frame["payload"]["text"].as_str(), &frame["offset"]),
         (Some("at once"), &json!(1))
     );
+}
+
+/// A channel that no list of the plugin contains.
+#[channel(of = Container, name = "unlisted")]
+enum Unlisted {
+    #[publish]
+    Announcement { text: String },
+}
+
+#[tokio::test]
+async fn a_channel_that_is_not_listed_cannot_be_published_to() {
+    let bed = Bed::start().await;
+    let text = "lost".to_owned();
+    let room = bed.rooms().room::<Unlisted>("c1");
+    let published = room
+        .publish(&Cx::system("a test"), Unlisted::Announcement { text })
+        .await;
+    let cause = format!("{:?}", published.unwrap_err());
+    let help = "channel `Unlisted` is not part of the app: add it by `.channel::<Unlisted>()`";
+    assert!(cause.contains(help), "{cause}");
 }
 
 #[tokio::test]

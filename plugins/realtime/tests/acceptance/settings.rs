@@ -82,6 +82,7 @@ async fn contradictions_are_all_named_together() {
         });
     let told = refused(plugin).await;
     for part in [
+        "plugin `realtime` cannot start: 5 problems",
         "realtime.limits.rooms: must be 1 to 1000, not 0",
         "`rooms` must be a path of static segments",
         "channel `NoticeLive`",
@@ -129,7 +130,9 @@ async fn users_need_a_plugin_that_knows_them() {
         .start()
         .await;
     let told = text(&started.expect_err("a start-up error"));
-    assert!(told.contains("the callers of `/__ws` are users"), "{told}");
+    let cause =
+        "plugin `realtime` cannot start: realtime.endpoints: the callers of `/__ws` are users";
+    assert!(told.contains(cause), "{told}");
 }
 
 #[tokio::test]

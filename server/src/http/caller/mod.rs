@@ -135,6 +135,15 @@ impl RouteCaller {
             .is_ok_and(|app| app.named(entity, route).is_some())
     }
 
+    /// Whether the app has mounted such a route, and calls of it under one idempotency key have one
+    /// effect.
+    pub fn is_idempotent(&self, entity: &EntityDesc, route: &str) -> bool {
+        self.app().is_ok_and(|app| {
+            let mounted = app.named(entity, route);
+            mounted.is_some_and(|mounted| mounted.idempotency.is_some())
+        })
+    }
+
     /// Checks `auth` and `roles` of a policy that is not of a mounted route, such as that of a
     /// connection. A policy without `auth` admits every caller with its roles.
     ///

@@ -30,22 +30,27 @@ local function open(p, s, i, fresh, now, life)
   return fresh, 0, now + life
 end
 
--- At most so many frames and bytes; a frame that is longer comes alone.
+-- At most so many frames and bytes; a frame that is longer comes alone. Entries of another form are
+-- counted and left out: another program has added them.
 local function entries(p, s, epoch, offset, after, most, bytes)
   local last = redis.call('HGET', p, 'last') or ''
-  local frames, size, from = {}, 0, '(' .. after .. '-0'
+  local frames, size, from, foreign = {}, 0, '(' .. after .. '-0', 0
   while #frames < most do
     local count = math.min(most - #frames, 32)
     local some = redis.call('XRANGE', s, from, text(offset) .. '-0', 'COUNT', text(count))
     for _, one in ipairs(some) do
-      size = size + #(one[2][6] or '')
-      if size > bytes and #frames > 0 then return {epoch, text(offset), last, frames} end
-      frames[#frames + 1] = one
+      if #one[2] ~= 6 or string.sub(one[1], -2) ~= '-0' then
+        foreign = foreign + 1
+      else
+        size = size + #one[2][6]
+        if size > bytes and #frames > 0 then return {epoch, text(offset), last, frames, foreign} end
+        frames[#frames + 1] = one
+      end
     end
     if #some < count then break end
     from = '(' .. some[#some][1]
   end
-  return {epoch, text(offset), last, frames}
+  return {epoch, text(offset), last, frames, foreign}
 end
 ";
 
@@ -92,7 +97,7 @@ return {epoch, text(offset)}
 ";
 
 /// Keys: p, s, i. Arguments: a new epoch, now, life of the position, after, at most, at most so many
-/// bytes. Returns epoch, offset, last event or nothing, frames.
+/// bytes. Returns epoch, offset, last event or nothing, frames, number of foreign entries.
 const ENTRIES: &str = r"
 local p, s, i = KEYS[1], KEYS[2], KEYS[3]
 local now, life = tonumber(ARGV[2]), tonumber(ARGV[3])

@@ -8,6 +8,7 @@ use super::link::Link;
 use super::listener::Command;
 use super::mend::{self, OwnKeys};
 use super::{Inner, scripts, within};
+use crate::engine::faults::{self, Fault};
 use crate::engine::feed::{Entries, Source};
 use crate::engine::{
     Append, EngineError, Epoch, EventId, Frame, MAX_READ, Position, Result, Stream,
@@ -168,35 +169,37 @@ pub(super) async fn append(inner: &Inner, batch: &[Append]) -> Result<Vec<Positi
     Ok(positions)
 }
 
-/// Epoch, offset, last event, and the frames with their ids and fields.
-type Read = (String, String, String, Vec<(String, Vec<Vec<u8>>)>);
+/// Epoch, offset, last event, the frames with their ids and fields, and the number of entries of
+/// another form.
+type Read = (String, String, String, Vec<(String, Vec<Vec<u8>>)>, u64);
 
-fn frame(epoch: Epoch, id: &str, fields: Vec<Vec<u8>>) -> Result<Frame> {
-    let offset = id.split('-').next().and_then(|offset| offset.parse().ok());
-    let [_, event, _, at, _, data] =
-        <[Vec<u8>; 6]>::try_from(fields).map_err(|_| foreign("a foreign frame"))?;
-    let text = |bytes: Vec<u8>| String::from_utf8(bytes).ok();
-    Ok(Frame {
-        position: Position {
-            epoch,
-            offset: offset.ok_or_else(|| foreign("a foreign frame"))?,
-        },
-        event: text(event)
-            .and_then(|event| EventId::new(&event))
-            .ok_or_else(|| foreign("a foreign event id"))?,
-        at: text(at)
-            .and_then(|at| at.parse().ok())
-            .map(Timestamp::from_millis)
-            .ok_or_else(|| foreign("a foreign time"))?,
+/// `None` for an entry that this version of the app cannot read.
+fn frame(epoch: Epoch, id: &str, fields: Vec<Vec<u8>>) -> Option<Frame> {
+    let offset = id.strip_suffix("-0")?.parse().ok()?;
+    let [_, event, _, at, _, data] = <[Vec<u8>; 6]>::try_from(fields).ok()?;
+    let at = std::str::from_utf8(&at).ok()?.parse().ok()?;
+    Some(Frame {
+        position: Position { epoch, offset },
+        event: EventId::new(std::str::from_utf8(&event).ok()?)?,
+        at: Timestamp::from_millis(at),
         data: Bytes::from(data),
     })
+}
+
+/// Reports entries that were skipped.
+fn report_foreign(stream: &Stream, count: u64) {
+    if count > 0 {
+        let stream = stream.name();
+        tracing::error!(stream, count, "a stream has entries that cannot be read");
+        faults::count_many(Fault::EntryUnreadable, count);
+    }
 }
 
 impl Inner {
     async fn read(&self, stream: &Stream, after: u64, max: usize) -> Result<Entries> {
         let now = (self.clock)();
         let keys = OwnKeys::Log(self.keys.log(stream));
-        let (epoch, offset, last, frames): Read = self
+        let (epoch, offset, last, found, mut foreign): Read = self
             .invoke(&scripts::READS, &keys, |call| {
                 call.arg(Epoch::random().as_str())
                     .arg(now.millis())
@@ -208,11 +211,15 @@ impl Inner {
             .await?;
         let top = position(&epoch, &offset)?;
         let since = now.millis() - millis(stream.history.kept_ttl());
-        let frames = frames
-            .into_iter()
-            .map(|(id, fields)| frame(top.epoch, &id, fields))
-            .filter(|frame| !frame.as_ref().is_ok_and(|frame| frame.at.millis() <= since))
-            .collect::<Result<_>>()?;
+        let mut frames = Vec::with_capacity(found.len());
+        for (id, fields) in found {
+            match frame(top.epoch, &id, fields) {
+                Some(frame) if frame.at.millis() <= since => {}
+                Some(frame) => frames.push(frame),
+                None => foreign += 1,
+            }
+        }
+        report_foreign(stream, foreign);
         Ok(Entries {
             top,
             last: EventId::new(&last),
@@ -222,7 +229,7 @@ impl Inner {
 
     async fn replace(&self, stream: &Stream, lost: Epoch) -> Result<Position> {
         let keys = OwnKeys::Log(self.keys.log(stream));
-        let (epoch, offset, _, _): Read = self
+        let (epoch, offset, ..): Read = self
             .invoke(&scripts::REPLACES, &keys, |call| {
                 call.key(self.keys.channel(stream.name()))
                     .arg(lost.as_str())

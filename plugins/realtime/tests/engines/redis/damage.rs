@@ -140,6 +140,38 @@ async fn a_key_of_another_type_is_replaced() {
     assert_eq!(faults.of("key_replaced"), 8);
 }
 
+/// Another program adds entries between the frames. Frames before and after them are delivered.
+#[tokio::test]
+async fn an_entry_that_cannot_be_read_is_skipped() {
+    let (redis, faults) = (single(), Faults::default());
+    let _counted = set_default_local_recorder(&faults);
+    let engine = redis.node(TestClock::default().clock()).await;
+    let stream = Stream::new("tasks:1:live", History::default());
+    let entries = key(stream.name(), "s");
+    engine.append(&[append(&stream, "1", None)]).await.unwrap();
+    // More than a read takes at once.
+    for n in 1..=40 {
+        let id = format!("1-{n}");
+        redis.cli(&["XADD", &entries, &id, "of", "another program"]);
+    }
+    // With the fields of a frame, and under the number of one.
+    redis.cli(&["XADD", &entries, "1-41", "e", "x", "a", "1", "f", "{}"]);
+    engine.append(&[append(&stream, "2", None)]).await.unwrap();
+    let slice = engine.read(&stream, 0, 2).await.unwrap();
+    let events: Vec<_> = slice.frames.iter().map(|one| one.event.as_str()).collect();
+    assert_eq!((events, slice.gap), (vec!["1", "2"], false));
+    assert_eq!(faults.of("entry_unreadable"), 41);
+    // A frame of a later version, in the place of one of this version.
+    redis.cli(&["XADD", &entries, "3-0", "e", "3", "a", "soon", "f", "{}"]);
+    redis.cli(&["HSET", &key(stream.name(), "p"), "offset", "3"]);
+    engine.append(&[append(&stream, "4", None)]).await.unwrap();
+    let slice = engine.read(&stream, 2, 9).await.unwrap();
+    let events: Vec<_> = slice.frames.iter().map(|one| one.event.as_str()).collect();
+    assert_eq!((events, slice.gap), (vec!["4"], true));
+    assert_eq!(faults.of("entry_unreadable"), 42);
+    assert_eq!(faults.of("key_replaced"), 0);
+}
+
 #[tokio::test]
 async fn a_message_that_is_too_long_or_unreadable_ends_nothing() {
     let (redis, faults) = (single(), Faults::default());

@@ -1,0 +1,80 @@
+//! Renewals of the leases of present users.
+
+use std::sync::atomic::AtomicI64;
+
+use super::*;
+use crate::engine::RENEWAL;
+
+const ROOM: &str = "boards:b1:live";
+
+/// The engine's clock, which a test moves on.
+fn clock() -> (Arc<AtomicI64>, Arc<dyn Fn() -> Timestamp + Send + Sync>) {
+    let millis = Arc::new(AtomicI64::new(Timestamp::system_now().millis()));
+    let own = Arc::clone(&millis);
+    let clock = move || Timestamp::from_millis(own.load(Ordering::SeqCst));
+    (millis, Arc::new(clock))
+}
+
+/// Moves on by the time between two renewals, and renews.
+async fn renew(node: &Node, clock: &AtomicI64) {
+    let by = i64::try_from(RENEWAL.as_millis()).unwrap();
+    clock.fetch_add(by, Ordering::SeqCst);
+    node.hub.renew_presence().await;
+}
+
+async fn present(node: &Node) -> Vec<String> {
+    let stream = Stream::new(ROOM, History::default());
+    let present = node.engine.presence(&stream, 9).await.unwrap();
+    present.users.into_iter().map(|one| one.user).collect()
+}
+
+#[tokio::test]
+async fn users_of_this_node_stay_present_and_those_of_an_ended_node_leave() {
+    let (millis, clock) = clock();
+    let node = node_at(clock).await;
+    // Another node of the app, which ends without a word.
+    let stream = Stream::new(ROOM, History::default());
+    let ended = node.engine.another_node();
+    ended.presence_enter(&stream, &["bob"]).await.unwrap();
+    let alice = connect(&node, "1", "alice");
+    node.join(&alice, ROOM).await;
+    assert_eq!(told(&alice), "subscribed 0");
+    for _ in 0..2 {
+        renew(&node, &millis).await;
+        assert_eq!(present(&node).await.len(), 2);
+        assert_eq!(told(&alice), "");
+    }
+    renew(&node, &millis).await;
+    assert_eq!(soon(&alice).await, "presence_leave bob");
+    // An engine that is down ends nothing: the next renewal repeats it.
+    node.engine.fail();
+    renew(&node, &millis).await;
+    node.engine.recover();
+    renew(&node, &millis).await;
+    renew(&node, &millis).await;
+    assert_eq!(present(&node).await, ["alice"]);
+    assert_eq!(told(&alice), "");
+    node.app.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn users_whom_the_engine_has_lost_arrive_again() {
+    let (millis, clock) = clock();
+    let node = node_at(clock).await;
+    let (alice, bob) = (connect(&node, "1", "alice"), connect(&node, "2", "bob"));
+    for connection in [&alice, &bob] {
+        node.join(connection, ROOM).await;
+    }
+    assert_eq!(told(&alice), "subscribed 0");
+    assert_eq!(soon(&alice).await, "presence_join bob");
+    assert_eq!(told(&bob), "subscribed 0");
+    node.engine.flush();
+    assert!(present(&node).await.is_empty());
+    renew(&node, &millis).await;
+    assert_eq!(present(&node).await, ["alice", "bob"]);
+    assert_eq!(soon(&alice).await, "presence_join bob");
+    // Although its snapshot named the user.
+    assert_eq!(soon(&bob).await, "presence_join alice");
+    assert_eq!((told(&alice), told(&bob)), (String::new(), String::new()));
+    node.app.stop().await.unwrap();
+}
