@@ -1,0 +1,237 @@
+//! Messages that another program has published, and data that was lost or restored.
+
+use std::path::Path;
+
+use linchpin_realtime::engine::{EngineError, MAX_MESSAGE, ResetReason, To};
+use metrics::set_default_local_recorder;
+
+use super::*;
+use crate::faults::Faults;
+
+#[tokio::test]
+async fn a_foreign_message_on_the_subject_of_a_stream_is_replaced() {
+    let (nats, faults) = (single(), Faults::default());
+    let _counted = set_default_local_recorder(&faults);
+    let engine = nats.node(TestClock::default().clock()).await;
+    let client = nats.client().await;
+    let long = vec![b'x'; 1 << 20];
+    let nested = b"f".iter().chain([b'['; 100_000].iter()).copied().collect();
+    let wrong: [Vec<u8>; 6] = [
+        b"".to_vec(),
+        b"of another program".to_vec(),
+        b"f{}\n{}".to_vec(),
+        b"f{\"epoch\":\"foreign\",\"offset\":1,\"event\":\"e\",\"at\":0,\"expires\":0}\n".to_vec(),
+        nested,
+        long,
+    ];
+    for (n, wrong) in wrong.into_iter().enumerate() {
+        let stream = Stream::new(format!("tasks:{n}:live"), History::default());
+        let mut live = engine.subscribe(&stream).await.unwrap();
+        let first = engine
+            .append(&[append(&stream, "1", Some(7))])
+            .await
+            .unwrap()[0];
+        assert!(matches!(next(&mut live).await, Delivery::Frame(_)));
+        let published = client.request(subject(stream.name()), wrong.into()).await;
+        assert!(String::from_utf8_lossy(&published.unwrap().payload).contains("seq"));
+        let second = engine
+            .append(&[append(&stream, "2", Some(7))])
+            .await
+            .unwrap()[0];
+        assert_ne!(second.epoch, first.epoch, "{n}");
+        assert_eq!(second.offset, 1, "{n}");
+        let reset = next(&mut live).await;
+        assert!(
+            matches!(
+                reset,
+                Delivery::Reset {
+                    reason: ResetReason::EpochChanged,
+                    ..
+                }
+            ),
+            "{n}"
+        );
+        assert_eq!(engine.top(&stream).await.unwrap().epoch, second.epoch);
+        // The foreign message is gone.
+        for (_, text) in nats.messages(&subject(stream.name())).await {
+            assert_eq!(head(&text)["epoch"], second.epoch.as_str(), "{n}");
+        }
+        let late = engine.append(&[append(&stream, "3", Some(6))]).await;
+        assert!(
+            matches!(late, Err(EngineError::Fenced { seen: 7 })),
+            "{late:?}"
+        );
+    }
+    assert!(faults.of("key_replaced") >= 6);
+    // The leases of a stream.
+    let stream = Stream::new("tasks:1:live", History::default());
+    engine.presence_enter(&stream, &["ada"]).await.unwrap();
+    let before = faults.of("key_replaced");
+    let users = "linchpin.users.tasks:1:live";
+    client
+        .request(users, "of another program".into())
+        .await
+        .unwrap();
+    assert_eq!(
+        engine.presence_enter(&stream, &["ada"]).await.unwrap(),
+        ["ada"]
+    );
+    assert_eq!(engine.presence(&stream, 9).await.unwrap().count, 1);
+    assert_eq!(faults.of("key_replaced"), before + 1);
+}
+
+#[tokio::test]
+async fn a_message_that_is_too_long_or_unreadable_ends_nothing() {
+    let (nats, faults) = (single(), Faults::default());
+    let _counted = set_default_local_recorder(&faults);
+    let engine = nats.node(TestClock::default().clock()).await;
+    let stream = Stream::new("tasks:1:live", History::default());
+    let mut live = engine.subscribe(&stream).await.unwrap();
+    let mut controls = engine.controls();
+    let client = nats.client().await;
+    let own = "linchpin.live.tasks:1:live";
+    let long = |length: usize| [b"m", &vec![b'x'; length][..]].concat();
+    for (subject, text) in [
+        (own, long(MAX_MESSAGE + 1)),
+        (own, b"fnot a frame".to_vec()),
+        (own, b"?".to_vec()),
+        (own, Vec::new()),
+        ("linchpin.control.all", b"?".to_vec()),
+        ("linchpin.control.all", long(MAX_MESSAGE + 1)),
+        ("linchpin.control.foreign", b"mx".to_vec()),
+        (own, long(MAX_MESSAGE)),
+    ] {
+        client.publish(subject, text.into()).await.unwrap();
+    }
+    client.flush().await.unwrap();
+    match next(&mut live).await {
+        Delivery::Message(message) => assert_eq!(message.len(), MAX_MESSAGE),
+        other => panic!("{other:?}"),
+    }
+    engine.append(&[append(&stream, "1", None)]).await.unwrap();
+    assert!(matches!(next(&mut live).await, Delivery::Frame(_)));
+    engine.control(To::All, "own".into()).await.unwrap();
+    assert_eq!(controls.next().await.unwrap(), "own");
+    assert_eq!(faults.of("message_too_large"), 2);
+    assert_eq!(faults.of("message_unreadable"), 1);
+    assert_eq!(faults.of("frame_unreadable"), 3);
+}
+
+#[tokio::test]
+async fn a_name_cannot_reach_other_streams() {
+    let nats = single();
+    let engine = nats.node(TestClock::default().clock()).await;
+    let names = ["a", "a.b", "*", ">", "a.*", "a\r\nPUB x 0", "=2A", "ü", " "];
+    let streams = names.map(|name| Stream::new(name, History::default()));
+    let mut live = Vec::new();
+    for stream in &streams {
+        live.push(engine.subscribe(stream).await.unwrap());
+    }
+    for (n, stream) in streams.iter().enumerate() {
+        let appended = engine
+            .append(&[append(stream, &format!("e{n}"), None)])
+            .await;
+        assert_eq!(appended.unwrap()[0].offset, 1);
+        engine.send(stream, format!("m{n}").into()).await.unwrap();
+    }
+    for (n, live) in live.iter_mut().enumerate() {
+        match next(live).await {
+            Delivery::Frame(frame) => assert_eq!(frame.event.as_str(), format!("e{n}")),
+            other => panic!("{other:?}"),
+        }
+        assert_eq!(next(live).await, Delivery::Message(format!("m{n}").into()));
+    }
+}
+
+/// A stream that was removed, and nobody appends: the check finds it.
+#[tokio::test]
+async fn lost_data_is_found_without_an_append() {
+    let (nats, clock) = (single(), TestClock::default());
+    let engine = nats.checking(&clock).await;
+    let stream = Stream::new("tasks:1:live", History::default());
+    let mut live = engine.subscribe(&stream).await.unwrap();
+    engine.append(&[append(&stream, "1", None)]).await.unwrap();
+    assert!(matches!(next(&mut live).await, Delivery::Frame(_)));
+    for lose_all in [false, true] {
+        if lose_all {
+            nats.flush().await;
+        } else {
+            nats.lose_stream(stream.name()).await;
+        }
+        let reset = next(&mut live).await;
+        assert!(matches!(reset, Delivery::Reset { position, .. } if position.offset == 0));
+        engine.append(&[append(&stream, "1", None)]).await.unwrap();
+        assert!(matches!(next(&mut live).await, Delivery::Frame(_)));
+    }
+}
+
+fn copy(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap() {
+        let (entry, name) = (
+            entry.as_ref().unwrap().path(),
+            entry.as_ref().unwrap().file_name(),
+        );
+        if entry.is_dir() {
+            copy(&entry, &to.join(name));
+        } else {
+            std::fs::copy(&entry, to.join(name)).unwrap();
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_restored_backup_is_one_reset_and_a_new_epoch() {
+    let nats = single();
+    let clock = TestClock::default();
+    let (a, b) = (
+        nats.node(clock.clock()).await,
+        nats.node(clock.clock()).await,
+    );
+    let stream = Stream::new("tasks:1:live", History::default());
+    let mut live = b.subscribe(&stream).await.unwrap();
+    for event in ["1", "2", "3"] {
+        a.append(&[append(&stream, event, None)]).await.unwrap();
+    }
+    let (store, backup) = (
+        nats.folder.path().join("store"),
+        nats.folder.path().join("backup"),
+    );
+    nats.down();
+    copy(&store, &backup);
+    nats.up();
+    let until_back = async |event: &str| {
+        while a.append(&[append(&stream, event, None)]).await.is_err() {
+            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        }
+    };
+    until_back("4").await;
+    until_back("5").await;
+    let mut first = None;
+    for offset in 1..=5 {
+        match next(&mut live).await {
+            Delivery::Frame(frame) => {
+                assert_eq!(frame.position.offset, offset);
+                first = Some(frame.position.epoch);
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    nats.down();
+    std::fs::remove_dir_all(&store).unwrap();
+    std::fs::rename(&backup, &store).unwrap();
+    nats.up();
+    until_back("4'").await;
+    match next(&mut live).await {
+        Delivery::Reset { position, .. } => assert_ne!(Some(position.epoch), first),
+        other => panic!("{other:?}"),
+    }
+    until_back("end").await;
+    loop {
+        match next(&mut live).await {
+            Delivery::Frame(frame) if frame.event.as_str() == "end" => break,
+            Delivery::Frame(_) => {}
+            other => panic!("{other:?}"),
+        }
+    }
+}
