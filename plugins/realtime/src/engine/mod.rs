@@ -9,7 +9,7 @@
 //! | [`MemoryEngine`] | one node, and tests | no: all epochs change |
 //! | `PostgresEngine` (feature `postgres`) | several nodes with one database | yes |
 //! | `RedisEngine` (feature `redis`) | several nodes with Redis 7 or newer, or Valkey | yes |
-//! | `NatsEngine` (feature `nats`) | several nodes with NATS 2.9 or newer and JetStream | yes |
+//! | `NatsEngine` (feature `nats`) | several nodes with NATS 2.9 or newer and `JetStream` | yes |
 //!
 //! [`Engine`] explains how to write another one.
 

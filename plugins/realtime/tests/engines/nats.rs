@@ -37,7 +37,7 @@ impl Nats {
         async_nats::connect(url).await.expect("a connection")
     }
 
-    /// A request to JetStream, as an operator sends it.
+    /// A request to `JetStream`, as an operator sends it.
     async fn ask(&self, request: &str, body: Value) -> Value {
         let client = self.client().await;
         let answer = client

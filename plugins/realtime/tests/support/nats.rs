@@ -24,7 +24,7 @@ pub struct Nats {
     last_cut: Mutex<Option<Instant>>,
 }
 
-/// The settings of a server with JetStream. A frame of the suite is longer than 1 MiB.
+/// The settings of a server with `JetStream`. A frame of the suite is longer than 1 MiB.
 const JETSTREAM: &str = "max_payload: 4MB\njetstream { store_dir: 'store', max_file: 4GB }";
 
 pub fn single() -> Nats {

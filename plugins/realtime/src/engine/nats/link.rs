@@ -188,11 +188,13 @@ impl Inner {
         let (client, own) = self.client().await?;
         let bytes = payload.len();
         let request = Request::new().headers(headers).payload(payload);
+        let refused = self.refused(&subject);
         let mut state = self.state.subscribe();
         let lost =
             state.wait_for(|state| !matches!(state, State::Connected(_, number) if *number == own));
         let answer = tokio::select! {
             answer = client.send_request(subject, request) => answer,
+            refusal = refused => return Err(refusal),
             _ = lost => return Err(EngineError::unavailable("the connection was lost")),
         };
         match answer {
@@ -203,19 +205,28 @@ impl Inner {
                     bytes,
                     max: client.max_payload(),
                 }),
-                RequestErrorKind::TimedOut => Err(self.silence()),
+                RequestErrorKind::TimedOut => {
+                    Err(EngineError::unavailable("the server does not answer"))
+                }
                 _ => Err(EngineError::unavailable(error)),
             },
         }
     }
 
-    /// The error for a request without an answer. The server tells refusals apart from requests.
-    fn silence(&self) -> EngineError {
-        match &*self.refusal.lock() {
-            Some((at, refusal)) if at.elapsed() <= 2 * PATIENCE => {
-                EngineError::failed(format!("the NATS server refuses: {refusal}"))
+    /// Waits until the server refuses a message to a subject. A refusal is no answer to a request,
+    /// and names the subject only.
+    fn refused(&self, subject: &str) -> impl Future<Output = EngineError> + use<> {
+        let named = format!("\"{}\"", subject.to_ascii_lowercase());
+        let mut refusals = self.refusals.subscribe();
+        async move {
+            while refusals.changed().await.is_ok() {
+                let refusal = refusals.borrow_and_update().clone();
+                if refusal.to_ascii_lowercase().contains(&named) {
+                    let text = format!("the NATS server refuses a message: {refusal}");
+                    return EngineError::failed(text);
+                }
             }
-            _ => EngineError::unavailable("the server does not answer"),
+            std::future::pending().await
         }
     }
 

@@ -6,7 +6,6 @@ use async_nats::{Event, Subscriber};
 use bytes::Bytes;
 use futures_util::StreamExt;
 use tokio::sync::mpsc;
-use tokio::time::Instant;
 
 use super::state::{Heard, heard};
 use super::{Inner, PATIENCE, State, link, upkeep};
@@ -35,11 +34,13 @@ async fn follow(inner: &Inner, mut events: mpsc::UnboundedReceiver<Event>) {
             }
             Event::ServerError(error) => {
                 tracing::warn!(%error, "the NATS server has refused a request");
-                inner.refused(&error.to_string());
+                inner.refusals.send_replace(error.to_string());
             }
+            // The driver changes its own state a moment after the event.
+            Event::Connected => inner.follow(Some(true)).await,
+            Event::Disconnected => inner.follow(Some(false)).await,
             _ => {}
         }
-        inner.follow().await;
     }
 }
 
@@ -47,29 +48,21 @@ async fn check(inner: &Inner) {
     let mut checks = upkeep::Checks::default();
     loop {
         tokio::time::sleep(inner.check).await;
-        inner.follow().await;
+        // An event may have been lost.
+        inner.follow(None).await;
         // A check that takes longer is stopped. A later one compares the other streams.
         let _ = tokio::time::timeout(PATIENCE, checks.run(inner)).await;
     }
 }
 
 impl Inner {
-    /// Keeps the reason of a refusal for the request that gets no answer because of it.
-    fn refused(&self, reason: &str) {
-        if reason
-            .to_ascii_lowercase()
-            .contains("permissions violation")
-        {
-            *self.refusal.lock() = Some((Instant::now(), reason.to_owned()));
-        }
-    }
-
     /// Compares the state with the connection. After a new connection, subscriptions compare
     /// themselves with their streams.
-    async fn follow(&self) {
+    async fn follow(&self, connected: Option<bool>) {
         let client = self.driver.lock().clone();
         let Some(client) = client else { return };
-        let (connected, number) = link::status(&client);
+        let (state, number) = link::status(&client);
+        let connected = connected.unwrap_or(state);
         let mut anew = false;
         self.state.send_if_modified(|state| {
             let (was, before) = match state {
@@ -81,9 +74,10 @@ impl Inner {
                 return false;
             }
             anew = connected;
-            *state = match connected {
-                true => State::Connected(client, number),
-                false => State::Apart,
+            *state = if connected {
+                State::Connected(client, number)
+            } else {
+                State::Apart
             };
             true
         });

@@ -1,4 +1,4 @@
-//! The engine on NATS (2.9 or newer) with JetStream.
+//! The engine on NATS (2.9 or newer) with `JetStream`.
 //!
 //! The position and the frames of a stream are the messages of one subject. An append expects the
 //! last message that it has read to be the last one still, so it is atomic. The server publishes
@@ -32,7 +32,6 @@ use parking_lot::Mutex;
 use quick_cache::sync::Cache;
 use tokio::sync::{mpsc, watch};
 use tokio::task::{AbortHandle, JoinSet};
-use tokio::time::Instant;
 
 use self::link::Address;
 use self::names::Names;
@@ -57,7 +56,7 @@ pub struct NatsEngineOptions {
     /// `nats://user:password@host:port` or `nats://token@host:port`, `tls://` for an encrypted
     /// connection. For a cluster the addresses of some of its servers.
     pub urls: Vec<String>,
-    /// The first token of all subjects, and the beginning of the names of the JetStream streams:
+    /// The first token of all subjects, and the beginning of the names of the `JetStream` streams:
     /// letters, digits, `_` and `-`. Apps that share an account need different ones.
     pub prefix: String,
     /// The number of servers that store each message, for streams that the engine creates.
@@ -90,7 +89,7 @@ impl fmt::Debug for NatsEngineOptions {
     }
 }
 
-/// The engine on NATS with JetStream, for several nodes.
+/// The engine on NATS with `JetStream`, for several nodes.
 ///
 /// Positions and frames survive a restart of the app and of the server. The engine detects data
 /// that was lost or restored, and reports a reset.
@@ -109,8 +108,8 @@ struct Inner {
     controls: ControlSender,
     state: watch::Sender<State>,
     driver: Mutex<Option<Client>>,
-    /// The last refusal of the server that names no request.
-    refusal: Mutex<Option<(Instant, String)>>,
+    /// The last refusal of the server that answers no request.
+    refusals: watch::Sender<String>,
     /// The tasks that listen to streams.
     rooms: Mutex<HashMap<String, AbortHandle>>,
     /// The states of the streams that the node appends to.
@@ -168,7 +167,7 @@ impl NatsEngine {
             controls: ControlSender::default(),
             state: watch::Sender::new(State::Apart),
             driver: Mutex::default(),
-            refusal: Mutex::default(),
+            refusals: watch::Sender::default(),
             rooms: Mutex::default(),
             slots: Cache::new(REMEMBERED),
             written: Mutex::default(),

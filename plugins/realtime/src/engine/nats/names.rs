@@ -1,4 +1,4 @@
-//! Names of subjects and of JetStream streams.
+//! Names of subjects and of `JetStream` streams.
 
 use std::fmt::Write as _;
 
@@ -27,12 +27,12 @@ impl Names {
         })
     }
 
-    /// The JetStream stream of positions and frames.
+    /// The `JetStream` stream of positions and frames.
     pub(super) fn frames_stream(&self) -> String {
         format!("{}_frames", self.prefix)
     }
 
-    /// The JetStream stream of leases.
+    /// The `JetStream` stream of leases.
     pub(super) fn users_stream(&self) -> String {
         format!("{}_users", self.prefix)
     }

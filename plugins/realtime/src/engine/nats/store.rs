@@ -1,4 +1,4 @@
-//! Requests to JetStream: streams, messages, and their numbers.
+//! Requests to `JetStream`: streams, messages, and their numbers.
 
 use std::time::Duration;
 
@@ -87,8 +87,8 @@ pub(super) struct Stored {
     pub(super) text: Bytes,
 }
 
-/// The identity of a JetStream stream and its last number. If it is created again or restored, they
-/// change in another way than by messages.
+/// The identity of a `JetStream` stream and its last number. If the stream is created again or
+/// restored, they change in another way than by messages.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Life {
     pub(super) created: String,
@@ -101,7 +101,7 @@ fn read(message: &Message) -> Result<Said> {
 }
 
 impl Inner {
-    /// A request to the interface of JetStream. An error is an answer, too.
+    /// A request to the interface of `JetStream`. An error is an answer, too.
     async fn ask(&self, subject: &str, body: &impl Serialize) -> Result<Said> {
         let body = serde_json::to_vec(body).map_err(EngineError::failed)?;
         let subject = format!("$JS.API.{subject}");
@@ -111,7 +111,7 @@ impl Inner {
         }
     }
 
-    /// Creates the JetStream streams that are missing.
+    /// Creates the `JetStream` streams that are missing.
     pub(super) async fn create_streams(&self) -> Result<()> {
         let names = &self.names;
         let stream = |name: &str, subjects: String, age: Duration| {
@@ -207,7 +207,7 @@ impl Inner {
     }
 
     /// Creates streams that were removed while the engine runs. A server that starts again may have
-    /// no JetStream for a moment.
+    /// no `JetStream` for a moment.
     async fn revive(&self) -> Result<()> {
         self.forget();
         self.create_streams()
@@ -238,7 +238,7 @@ impl Inner {
         }
     }
 
-    /// The last message of a subject, as the leader of the JetStream stream knows it.
+    /// The last message of a subject, as the leader of the `JetStream` stream knows it.
     pub(super) async fn last(&self, stream: &str, subject: &str) -> Result<Option<Stored>> {
         self.get(stream, json!({ "last_by_subj": subject })).await
     }
@@ -267,7 +267,7 @@ impl Inner {
         said.error.map_or(Ok(()), |failure| Err(failure.error()))
     }
 
-    /// The identity of the JetStream stream of frames. Creates it if it was removed.
+    /// The identity of the `JetStream` stream of frames. Creates it if it was removed.
     pub(super) async fn life(&self) -> Result<Life> {
         let stream = self.names.frames_stream();
         let said = self

@@ -13,7 +13,7 @@ use crate::engine::{EngineError, EventId, History, Result, Stream};
 
 /// How often a step is tried if other nodes change the stream at the same time.
 pub(super) const ATTEMPTS: usize = 100;
-/// The maximum time that a position is kept: less than JetStream keeps its message.
+/// The maximum time that a position is kept: less than `JetStream` keeps its message.
 const MOST_LIFE: Duration = Duration::from_hours(14 * 24);
 /// A position is kept for longer when so many milliseconds of its life are over.
 const RENEWED: i64 = 3_600_000;

@@ -15,7 +15,7 @@ async fn a_foreign_message_on_the_subject_of_a_stream_is_replaced() {
     let engine = nats.node(TestClock::default().clock()).await;
     let client = nats.client().await;
     let long = vec![b'x'; 1 << 20];
-    let nested = b"f".iter().chain([b'['; 100_000].iter()).copied().collect();
+    let nested = ["f".to_owned(), "[".repeat(100_000)].concat().into_bytes();
     let wrong: [Vec<u8>; 6] = [
         b"".to_vec(),
         b"of another program".to_vec(),

@@ -120,7 +120,9 @@ async fn a_stream_with_other_settings_is_refused_and_other_limits_are_not() {
 
 #[tokio::test]
 async fn a_missing_permission_is_told_apart_from_a_server_that_is_down() {
-    const LIMITED: &str = "jetstream { store_dir: 'store' }\nauthorization { user: app, password: 'secret', permissions { publish: ['$JS.API.>', 'other.>'], subscribe: '>' } }";
+    const LIMITED: &str = "jetstream { store_dir: 'store' }
+        authorization { users = [{ user: app, password: 'secret', permissions: {
+            publish: ['$JS.API.>', 'other.>'], subscribe: '>' } }] }";
     let nats = with_settings(LIMITED);
     let url = format!("nats://app:secret@127.0.0.1:{}", nats.direct);
     let clock = TestClock::default().clock();
