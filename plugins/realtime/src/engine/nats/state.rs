@@ -48,7 +48,7 @@ impl Kind {
 pub(super) struct Listed {
     /// The sequence number of its message.
     pub(super) seq: u64,
-    /// The [print](print) of its event.
+    /// The `print` of its event.
     pub(super) print: u32,
 }
 
