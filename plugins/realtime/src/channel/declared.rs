@@ -111,7 +111,7 @@ impl Declared {
                             "variant `{}` of {shown} has the event name `{name}`, which {}: set \
                              another by `event = \"..\"`",
                             variant.ident,
-                            said(flaw)
+                            flaw_text(flaw)
                         ));
                     }
                     let first = names.entry(name.clone()).or_insert(variant.ident);
@@ -130,8 +130,8 @@ impl Declared {
     fn check_paths(&self, facts: &Facts<'_>, problems: &mut Vec<String>) {
         let mut taken: BTreeMap<String, String> = BTreeMap::new();
         for (method, path) in facts.routes {
-            let said = format!("route `{method} {path}`");
-            taken.entry(normal(path)).or_insert(said);
+            let shown = format!("route `{method} {path}`");
+            taken.entry(normal(path)).or_insert(shown);
         }
         let sockets = facts
             .sockets
@@ -143,11 +143,13 @@ impl Declared {
                 format!("SSE endpoint `{}` ({})", sse.ident, sse.at),
             )
         });
-        for (path, said) in sockets.chain(endpoints) {
+        for (path, shown) in sockets.chain(endpoints) {
             match taken.get(&normal(path)) {
-                Some(first) => problems.push(format!("{first} and {said} share the path `{path}`")),
+                Some(first) => {
+                    problems.push(format!("{first} and {shown} share the path `{path}`"));
+                }
                 None => {
-                    taken.insert(normal(path), said);
+                    taken.insert(normal(path), shown);
                 }
             }
         }
@@ -159,7 +161,7 @@ impl Declared {
                          by `as \"..\"`",
                         sse.ident,
                         sse.at,
-                        said(flaw)
+                        flaw_text(flaw)
                     ));
                 }
             }
@@ -255,7 +257,7 @@ fn shown(channel: &ChannelDesc) -> String {
 }
 
 /// Why a text is no name of an event.
-fn said(flaw: linchpin_vocabulary::event::Flaw) -> &'static str {
+fn flaw_text(flaw: linchpin_vocabulary::event::Flaw) -> &'static str {
     use linchpin_vocabulary::event::Flaw;
     match flaw {
         Flaw::Grammar => "is no name of an event",

@@ -285,13 +285,13 @@ struct Recorder(Mutex<Vec<(String, bool, RoomKey, String)>>);
 
 impl Publisher for Recorder {
     fn publish<'a>(&'a self, _: &'a Cx, frame: Publication) -> BoxFuture<'a, Result<()>> {
-        let told = (
+        let sent = (
             frame.variant.name.to_owned(),
             frame.ephemeral,
             frame.room,
             frame.payload.to_string(),
         );
-        self.0.lock().unwrap_or_else(|e| panic!("{e}")).push(told);
+        self.0.lock().unwrap_or_else(|e| panic!("{e}")).push(sent);
         Box::pin(async { Ok(()) })
     }
 }
@@ -313,10 +313,10 @@ async fn code_publishes_marked_variants_only() {
     }
     let refused = room.publish(&cx, Live::Vote(Vote { stars: 2 })).await;
     assert!(refused.is_err());
-    let told = recorder.0.lock().unwrap_or_else(|e| panic!("{e}"));
+    let sent = recorder.0.lock().unwrap_or_else(|e| panic!("{e}"));
     let key = || RoomKey::Record("c1".to_owned());
     assert_eq!(
-        *told,
+        *sent,
         [
             (
                 "forum.announcement".to_owned(),

@@ -38,8 +38,8 @@ pub(crate) enum Authentication {
     Bound {
         /// Who that is, and until when.
         identity: Identity,
-        /// Whether the client was told that its token expires.
-        told: bool,
+        /// Whether the client was notified that its token expires.
+        notified: bool,
     },
 }
 
@@ -60,7 +60,7 @@ pub(crate) enum Verdict {
 /// What is due by the clock.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Due {
-    /// The client is to be told that its token expires.
+    /// The client is to be notified that its token expires.
     Expiring(Timestamp),
     /// The connection ends.
     Close(Close),
@@ -77,7 +77,7 @@ impl Authentication {
         match identity {
             Some(identity) => Self::Bound {
                 identity,
-                told: false,
+                notified: false,
             },
             None if anonymous => Self::Anonymous { joined: false },
             None => Self::Pending {
@@ -135,7 +135,7 @@ impl Authentication {
         };
         *self = Self::Bound {
             identity: found,
-            told: false,
+            notified: false,
         };
         Verdict::Bound { refreshed }
     }
@@ -147,15 +147,15 @@ impl Authentication {
                 (now >= *until).then_some(Due::Close(Close::AuthTimeout))
             }
             Self::Anonymous { .. } => None,
-            Self::Bound { identity, told } => {
+            Self::Bound { identity, notified } => {
                 let expires = identity.expires_at?;
                 if clock >= later(expires, limits.expiry_grace) {
                     return Some(Due::Close(Close::TokenExpired));
                 }
-                if *told || clock < earlier(expires, limits.expiry_notice) {
+                if *notified || clock < earlier(expires, limits.expiry_notice) {
                     return None;
                 }
-                *told = true;
+                *notified = true;
                 Some(Due::Expiring(expires))
             }
         }
@@ -166,9 +166,9 @@ impl Authentication {
         match self {
             Self::Pending { until, .. } => Some(*until),
             Self::Anonymous { .. } => None,
-            Self::Bound { identity, told } => {
+            Self::Bound { identity, notified } => {
                 let expires = identity.expires_at?;
-                let at = if *told {
+                let at = if *notified {
                     later(expires, limits.expiry_grace)
                 } else {
                     earlier(expires, limits.expiry_notice)

@@ -57,7 +57,7 @@ pub struct Limits {
     pub stall: Duration,
     /// The longest time from the handshake to a good token: 1 s to 5 min.
     pub authentication_time: Duration,
-    /// How long before the end of a token its client is told: 1 s to 1 h.
+    /// How long before the end of a token its client is notified: 1 s to 1 h.
     pub expiry_notice: Duration,
     /// How long after the end of a token its client may still refresh it: at most 1 h.
     pub expiry_grace: Duration,
@@ -66,7 +66,7 @@ pub struct Limits {
 /// The consequence of a frame above the limit of frames.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnExceeded {
-    /// The frame is discarded and its client told; 100 discarded frames within 10 s end the
+    /// The frame is discarded and its client notified; 100 discarded frames within 10 s end the
     /// connection.
     #[default]
     Discard,

@@ -134,7 +134,7 @@ pub struct Facts {
 /// - **Down** is [`EngineError::Unavailable`], at once or within seconds, never a hang. Live
 ///   subscriptions stay and continue when the engine is back.
 /// - **Presence** is a lease per stream, user and node. Each of `enter`, `leave`, `renew` and
-///   `expire` is atomic per stream, so that of all nodes exactly one is told about the first
+///   `expire` is atomic per stream, so that of all nodes exactly one is notified of the first
 ///   arrival and the last departure of a user.
 /// - **Time** comes from the [`Clock`] given to the engine.
 ///

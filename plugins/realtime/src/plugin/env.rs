@@ -279,13 +279,13 @@ mod tests {
             ("LINCHPIN_REALTIME_ENGINE", "mysql"),
             ("LINCHPIN_PORT", "80"),
         ]);
-        let told: Vec<String> = config
+        let problems: Vec<String> = config
             .check()
             .into_iter()
             .map(|problem| format!("{}: {}", problem.path, problem.message))
             .collect();
         assert_eq!(
-            told,
+            problems,
             [
                 "LINCHPIN_REALTIME_DRAIN_SECONDS: must be a whole number of seconds, found `soon`",
                 "LINCHPIN_REALTIME_LIMITS_ROOM: is not a setting; did you mean `LIMITS_ROOMS`?",

@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 
 use super::PLUGIN;
 use super::door::NodeDoor;
-use super::node::{AddressPlace, Node, Place};
+use super::node::{AddressPlace, Node, NodeSlot};
 use super::routes::{ORIGIN_NOT_ALLOWED, node};
 use crate::channel::SseDesc;
 use crate::connection::{Door, HEADERS_TOO_LARGE, Identity, Without, count, key_of};
@@ -56,7 +56,7 @@ static ERRORS: [Code; 5] = [
 ];
 
 /// The route of an endpoint.
-pub(super) fn bind(endpoint: &'static SseDesc, place: &Place) -> PluginRoute {
+pub(super) fn bind(endpoint: &'static SseDesc, place: &NodeSlot) -> PluginRoute {
     let place = Arc::clone(place);
     route(endpoint).bind(endpoint.path, move |call, _| {
         events(endpoint, Arc::clone(&place), call)
@@ -152,7 +152,7 @@ impl Door for EventsDoor<'_> {
     }
 }
 
-async fn events(endpoint: &'static SseDesc, place: Place, call: PluginCall) -> Result<Reply> {
+async fn events(endpoint: &'static SseDesc, place: NodeSlot, call: PluginCall) -> Result<Reply> {
     let node = node(&place)?;
     let without = match policy(endpoint).auth {
         Some(AuthDesc::None) => Without::Anonymous,

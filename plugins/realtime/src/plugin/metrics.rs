@@ -16,13 +16,13 @@ const EVERY: Duration = Duration::from_secs(1);
 pub(super) async fn publish(counts: Counts) {
     loop {
         for (endpoint, reading) in counts.read() {
-            told(&endpoint, &reading);
+            report(&endpoint, &reading);
         }
         tokio::time::sleep(EVERY).await;
     }
 }
 
-fn told(endpoint: &str, reading: &Reading) {
+fn report(endpoint: &str, reading: &Reading) {
     let of = || [("endpoint", endpoint.to_owned())];
     // A gauge is a float; the counts of a node are exact in it.
     #[expect(clippy::cast_precision_loss)]

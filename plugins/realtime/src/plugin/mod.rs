@@ -29,7 +29,7 @@ use tokio::task::JoinHandle;
 pub use self::config::{Endpoint, EngineChoice, RealtimeConfig};
 pub use self::counts::Counts;
 pub(crate) use self::node::AddressPlace;
-use self::node::{Addresses, Asked, Node, Place};
+use self::node::{Addresses, Node, NodeSlot, PendingQuestions};
 use self::plan::Plan;
 use self::publisher::NodePublisher;
 use self::relay::{CONSUMER, Relay};
@@ -97,7 +97,7 @@ pub(crate) const PLUGIN: &str = "realtime";
 pub struct Realtime {
     declared: Declared,
     config: RealtimeConfig,
-    node: Place,
+    node: NodeSlot,
     /// Tasks that run while the app does.
     tasks: Mutex<Vec<JoinHandle<()>>>,
 }
@@ -255,7 +255,7 @@ impl Realtime {
             drain: self.config.drain,
             draining: AtomicBool::new(false),
             addresses: Addresses::default(),
-            asked: Asked::default(),
+            questions: PendingQuestions::default(),
         });
         self.node
             .set(node)

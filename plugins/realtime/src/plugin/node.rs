@@ -21,7 +21,7 @@ use crate::engine::{Engine, NodeId, To};
 use crate::rooms::RoomHub;
 
 /// The node, once the app has set the plugin up.
-pub(crate) type Place = Arc<OnceLock<Arc<Node>>>;
+pub(crate) type NodeSlot = Arc<OnceLock<Arc<Node>>>;
 
 /// The longest wait for the answer of another node.
 const ANSWER: Duration = Duration::from_secs(2);
@@ -44,39 +44,36 @@ pub(crate) struct Node {
     pub(crate) drain: Duration,
     pub(crate) draining: AtomicBool,
     pub(crate) addresses: Addresses,
-    pub(crate) asked: Asked,
+    pub(crate) questions: PendingQuestions,
 }
 
 /// Questions to other nodes that wait for their answers.
 #[derive(Default)]
-pub(crate) struct Asked {
+pub(crate) struct PendingQuestions {
     last: AtomicU64,
     waiting: Mutex<HashMap<u64, oneshot::Sender<bool>>>,
 }
 
-impl Asked {
+impl PendingQuestions {
     /// A new question, and its answer.
     fn question(&self) -> (Question<'_>, oneshot::Receiver<bool>) {
         let number = self.last.fetch_add(1, Ordering::Relaxed);
         let (answer, answered) = oneshot::channel();
         self.waiting.lock().insert(number, answer);
-        let question = Question {
-            asked: self,
-            number,
-        };
+        let question = Question { all: self, number };
         (question, answered)
     }
 }
 
 /// A question that waits, until it is dropped: the client that caused it may leave earlier.
 struct Question<'a> {
-    asked: &'a Asked,
+    all: &'a PendingQuestions,
     number: u64,
 }
 
 impl Drop for Question<'_> {
     fn drop(&mut self) {
-        self.asked.waiting.lock().remove(&self.number);
+        self.all.waiting.lock().remove(&self.number);
     }
 }
 
@@ -97,7 +94,7 @@ enum Control {
     Refreshed { number: u64, done: bool },
 }
 
-/// The caller of a session, as nodes tell each other.
+/// The caller of a session, as nodes send it to each other.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Caller {
     kind: String,
@@ -150,7 +147,7 @@ impl Node {
         if !self.engine.facts().cluster {
             return Ok(false);
         }
-        let (question, answered) = self.asked.question();
+        let (question, answered) = self.questions.question();
         let number = question.number;
         let message = Control::Refresh {
             connection: connection.to_owned(),
@@ -159,13 +156,13 @@ impl Node {
             from: self.engine.node().to_string(),
             number,
         };
-        self.tell(&node, &message).await?;
+        self.send(&node, &message).await?;
         // A node that has ended does not answer.
         let answer = tokio::time::timeout(ANSWER, answered).await;
         Ok(matches!(answer, Ok(Ok(true))))
     }
 
-    async fn tell(&self, node: &NodeId, message: &Control) -> Result<()> {
+    async fn send(&self, node: &NodeId, message: &Control) -> Result<()> {
         let message = serde_json::to_vec(message).map_err(Error::internal)?;
         let message = Bytes::from(message);
         Ok(self.engine.control(To::Node(node), message).await?)
@@ -193,12 +190,12 @@ impl Node {
                         continue;
                     };
                     let answer = Control::Refreshed { number, done };
-                    if let Err(error) = self.tell(&from, &answer).await {
+                    if let Err(error) = self.send(&from, &answer).await {
                         tracing::debug!(%error, "another node is not answered");
                     }
                 }
                 Control::Refreshed { number, done } => {
-                    if let Some(answer) = self.asked.waiting.lock().remove(&number) {
+                    if let Some(answer) = self.questions.waiting.lock().remove(&number) {
                         // The client that asked may have left.
                         let _ = answer.send(done);
                     }
@@ -311,7 +308,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_question_leaves_nothing_behind() {
-        let asked = Asked::default();
+        let asked = PendingQuestions::default();
         let (question, answered) = asked.question();
         assert_eq!(asked.waiting.lock().len(), 1);
         // The client has left, so its call is dropped.

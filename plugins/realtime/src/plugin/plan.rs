@@ -33,20 +33,20 @@ pub(super) struct Plan {
 struct Planned {
     /// What declarations list.
     targets: Vec<Target>,
-    /// What is told of every other event: that a record is out of sight now.
+    /// The targets of every other event: they report that a record is out of sight now.
     quiet: Vec<Target>,
     reads: FieldSet,
     /// Whether a target takes events about many records.
     many: bool,
 }
 
-/// Whether an event says enough to be judged.
+/// Whether an event has the states of its records, which the checks of subscribers need.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Told {
-    /// It does, or no room wants to know it.
-    Whole,
-    /// Its records are not known: an earlier release has written it.
-    Lost,
+pub(super) enum EventStates {
+    /// It has them, or no room takes the event.
+    Known,
+    /// It has none: an earlier release has written it.
+    Missing,
 }
 
 /// The rooms of one channel, or the streams of one SSE endpoint, that some events of an entity reach.
@@ -236,9 +236,9 @@ impl Plan {
     }
 
     /// Adds the frames of an event.
-    pub(super) fn frames(&self, event: &EntityEvent, out: &mut Vec<Append>) -> Result<Told> {
+    pub(super) fn frames(&self, event: &EntityEvent, out: &mut Vec<Append>) -> Result<EventStates> {
         let Some(planned) = self.entities.get(&*event.entity) else {
-            return Ok(Told::Whole);
+            return Ok(EventStates::Known);
         };
         let wants = |target: &&Target| {
             let routes = target.routes.as_ref();
@@ -248,7 +248,7 @@ impl Plan {
         let is_listed = !targets.is_empty();
         targets.extend(&planned.quiet);
         if targets.is_empty() {
-            return Ok(Told::Whole);
+            return Ok(EventStates::Known);
         }
         let records;
         let events = match &event.record_id {
@@ -258,9 +258,9 @@ impl Plan {
                     records = each;
                     &records[..]
                 }
-                None if is_listed || !event.keys.is_empty() => return Ok(Told::Lost),
-                // Nothing is lost that a client is to hear of; rights are checked again anyway.
-                None => return Ok(Told::Whole),
+                None if is_listed || !event.keys.is_empty() => return Ok(EventStates::Missing),
+                // No client misses a frame; rights are checked again anyway.
+                None => return Ok(EventStates::Known),
             },
         };
         let mut streams: HashMap<String, u32> = HashMap::new();
@@ -269,19 +269,19 @@ impl Plan {
             let places = targets.iter();
             let places = places.filter_map(|target| Some((*target, target.places(event)?)));
             let places: Vec<(&Target, Places<'_>)> = places.collect();
-            // It leaves no room for one variant in which the event is told by another one.
+            // It leaves no room for one variant in which another one sends the event.
             let stays_in = |stream: &Stream| {
-                let told = places.iter().filter(|(target, _)| !target.is_quiet());
-                let mut told = told.filter_map(|(_, places)| places.new.as_ref());
-                told.any(|new| new.name() == stream.name())
+                let listed = places.iter().filter(|(target, _)| !target.is_quiet());
+                let mut rooms = listed.filter_map(|(_, places)| places.new.as_ref());
+                rooms.any(|new| new.name() == stream.name())
             };
             for (target, places) in &places {
                 for (stream, about) in target.abouts(event, places) {
                     // A listed frame says who sees the record now, too.
                     let same = |append: &Append| append.stream.name() == stream.name();
-                    let is_told = || out[first..].iter().any(same);
+                    let is_sent = || out[first..].iter().any(same);
                     if (about.left && stays_in(stream))
-                        || ((about.left || about.quiet) && is_told())
+                        || ((about.left || about.quiet) && is_sent())
                     {
                         continue;
                     }
@@ -297,7 +297,7 @@ impl Plan {
                 }
             }
         }
-        Ok(Told::Whole)
+        Ok(EventStates::Known)
     }
 }
 
@@ -343,7 +343,7 @@ impl Target {
         self.routes.is_none()
     }
 
-    /// The rooms of the record of an event; `None` if none of them is told of it.
+    /// The rooms of the record of an event; `None` if none of them gets a frame.
     fn places<'e>(&self, event: &'e EntityEvent) -> Option<Places<'e>> {
         // Nobody saw a new record before, and an update has `before` if a condition may change.
         if self.is_quiet() && event.after.is_some() && event.before.is_none() {
@@ -380,7 +380,7 @@ impl Target {
         })
     }
 
-    /// What is told of an event: to the room that its record belongs to, and to the room that the
+    /// The records of an event as frames carry them: for the room that its record belongs to, and for the room that the
     /// record has left.
     fn abouts<'p>(
         &self,
@@ -392,8 +392,8 @@ impl Target {
             left,
             ..self.about(event, places.record, (state, before), places.deleted)
         };
-        let is_told = !self.is_quiet() || self.changes_sight(state, before, places.deleted);
-        let new = places.new.as_ref().filter(|_| is_told);
+        let is_sent = !self.is_quiet() || self.changes_sight(state, before, places.deleted);
+        let new = places.new.as_ref().filter(|_| is_sent);
         let new = new.map(|stream| (stream, about(before, false)));
         let old = places.old.as_ref();
         let old = old.map(|(before, stream)| (stream, about(Some(*before), true)));

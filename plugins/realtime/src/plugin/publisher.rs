@@ -5,7 +5,7 @@ use std::sync::Arc;
 use linchpin::{Adapters, BoxFuture, Code, Cx, Error, Result, Timestamp, Uuid};
 use serde_json::value::RawValue;
 
-use super::node::{Node, Place};
+use super::node::{Node, NodeSlot};
 use super::plan::{Plan, append};
 use super::queued::{KEPT, QueuedFrame, QueuedFrameCreate};
 use crate::channel::{Publication, Publisher, RoomKey};
@@ -14,7 +14,7 @@ use crate::rooms::{Passing, StoredFrame, stream_name};
 
 /// The publisher of an app.
 pub(super) struct NodePublisher {
-    pub(super) node: Place,
+    pub(super) node: NodeSlot,
     pub(super) adapters: Adapters,
     pub(super) plan: Arc<Plan>,
     /// The channels, in the order of the declarations.

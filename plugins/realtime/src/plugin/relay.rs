@@ -6,7 +6,7 @@ use linchpin::entity::{EntityDesc, FieldSet};
 use linchpin::event::{Batch, Missed};
 use linchpin::{BoxFuture, Entity, EventSink, Result};
 
-use super::plan::{Plan, Told};
+use super::plan::{EventStates, Plan};
 use super::queued::{self, QueuedFrame};
 use crate::engine::{Append, Engine, Fence};
 
@@ -48,20 +48,20 @@ impl Relay {
         Ok(())
     }
 
-    /// Has all rooms start afresh if there were events without the states of their records: an
+    /// Resets all rooms if there were events without the states of their records: an
     /// earlier release has written them.
-    async fn make_up_for(&self, lost: &mut u64) -> Result<()> {
+    async fn reset_if_lost(&self, lost: &mut u64) -> Result<()> {
         match std::mem::take(lost) {
             0 => Ok(()),
             count => {
                 let cause = "events do not say which records they are about";
-                self.start_afresh(count, cause).await
+                self.reset_all(count, cause).await
             }
         }
     }
 
-    /// Gives all streams new epochs, so that clients read the state of their rooms again.
-    async fn start_afresh(&self, count: u64, cause: &str) -> Result<()> {
+    /// Resets all rooms: gives all streams new epochs, so that clients read the state of their rooms again.
+    async fn reset_all(&self, count: u64, cause: &str) -> Result<()> {
         tracing::error!(count, cause, "all rooms start afresh: events were lost");
         Ok(self.engine.renew().await?)
     }
@@ -74,26 +74,26 @@ impl EventSink for Relay {
             for (at, event) in batch.iter().enumerate() {
                 if event.entity == QueuedFrame::DESC.storage_name {
                     appends.extend(queued::append_of(event)?);
-                } else if self.plan.frames(event, &mut appends)? == Told::Lost {
+                } else if self.plan.frames(event, &mut appends)? == EventStates::Missing {
                     lost += 1;
                 }
                 if appends.len() >= PART {
                     self.append(&mut appends, batch.fence()).await?;
-                    self.make_up_for(&mut lost).await?;
+                    self.reset_if_lost(&mut lost).await?;
                     batch.done(at + 1);
                     // So that nodes take these frames before the next ones come.
                     tokio::task::yield_now().await;
                 }
             }
             self.append(&mut appends, batch.fence()).await?;
-            self.make_up_for(&mut lost).await
+            self.reset_if_lost(&mut lost).await
         })
     }
 
     fn missed(&self, missed: Missed) -> BoxFuture<'_, Result<()>> {
         Box::pin(async move {
             let Missed { count, cause, .. } = missed;
-            self.start_afresh(count, cause).await
+            self.reset_all(count, cause).await
         })
     }
 

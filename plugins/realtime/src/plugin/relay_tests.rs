@@ -91,8 +91,8 @@ async fn a_gap_renews_streams_that_no_client_reads() {
     let epoch = bed.epoch().await;
     assert_eq!(bed.epoch().await, epoch);
     bed.node.engine.fail();
-    let told = bed.relay.missed(Missed::new(1, "a test")).await;
-    told.expect_err("it is told again when the engine is back");
+    let reported = bed.relay.missed(Missed::new(1, "a test")).await;
+    reported.expect_err("it is reported again when the engine is back");
     bed.node.engine.recover();
     assert_eq!(bed.epoch().await, epoch);
     bed.relay.missed(Missed::new(1, "a test")).await.unwrap();
@@ -111,7 +111,7 @@ async fn each_record_of_an_event_about_many_has_a_frame_of_its_own() {
     // A repetition adds nothing.
     bed.publish(event.clone()).await;
     let frames = bed.frames().await;
-    let told: Vec<_> = frames
+    let sent: Vec<_> = frames
         .iter()
         .map(|frame| {
             let about = frame.about.as_ref().unwrap();
@@ -128,7 +128,7 @@ async fn each_record_of_an_event_about_many_has_a_frame_of_its_own() {
         ("c1", json!(false), Some(json!(true))),
         ("c2", json!(true), None),
     ];
-    assert_eq!(told, expected);
+    assert_eq!(sent, expected);
     assert_eq!(bed.epoch().await, epoch);
     bed.node.app.stop().await.unwrap();
 }
@@ -178,20 +178,20 @@ async fn a_change_of_sight_that_no_variant_lists_is_told_without_its_payload() {
     bed.publish(closed).await;
     bed.publish(unlisted("boards", "b1", Some(board(false)), None))
         .await;
-    let told = bed.frames().await.into_iter().map(|frame| {
+    let sent = bed.frames().await.into_iter().map(|frame| {
         assert_eq!(frame.payload.get(), "null");
         let about = frame.about.unwrap();
         assert!(about.quiet);
         (about.record, about.left, about.deleted)
     });
-    let told: Vec<_> = told.collect();
+    let sent: Vec<_> = sent.collect();
     let expected = [
         ("c1".to_owned(), false, false),
         ("c2".to_owned(), true, false),
         ("b1".to_owned(), false, false),
         ("b1".to_owned(), false, true),
     ];
-    assert_eq!(told, expected);
+    assert_eq!(sent, expected);
     bed.node.app.stop().await.unwrap();
 }
 

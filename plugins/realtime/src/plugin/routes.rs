@@ -9,7 +9,7 @@ use super::PLUGIN;
 use super::config::{Endpoint, RealtimeConfig};
 use super::door::NodeDoor;
 use super::events;
-use super::node::{Node, Place};
+use super::node::{Node, NodeSlot};
 use crate::channel::Declared;
 use crate::connection::{
     Connection, HEADERS_TOO_LARGE, Refusal, Request, Settings, Without, check, count, key_of, serve,
@@ -74,7 +74,11 @@ pub(crate) struct Refresh {
 }
 
 /// The routes of an app with these settings.
-pub(super) fn all(config: &RealtimeConfig, declared: &Declared, place: &Place) -> Vec<PluginRoute> {
+pub(super) fn all(
+    config: &RealtimeConfig,
+    declared: &Declared,
+    place: &NodeSlot,
+) -> Vec<PluginRoute> {
     let sockets = config.endpoints.iter().flat_map(|endpoint| {
         let endpoint = Arc::new(Bound {
             without: without(endpoint, config),
@@ -109,10 +113,10 @@ fn without(endpoint: &Endpoint, config: &RealtimeConfig) -> Without {
 struct Bound {
     endpoint: Endpoint,
     without: Without,
-    place: Place,
+    place: NodeSlot,
 }
 
-pub(super) fn node(place: &Place) -> Result<&Arc<Node>> {
+pub(super) fn node(place: &NodeSlot) -> Result<&Arc<Node>> {
     place
         .get()
         .ok_or_else(|| Error::unavailable("rooms are not set up"))
@@ -171,7 +175,7 @@ async fn socket(bound: Arc<Bound>, mut call: PluginCall) -> Result<Reply> {
         .fold(reply, |reply, (name, value)| reply.header(name, value)))
 }
 
-async fn refresh(place: Place, call: PluginCall, input: Refresh) -> Result<Reply> {
+async fn refresh(place: NodeSlot, call: PluginCall, input: Refresh) -> Result<Reply> {
     let node = node(&place)?;
     let is_user = |actor: &Arc<linchpin::Actor>| actor.kind != ActorKind::Anonymous;
     let credentials = match &node.credentials {

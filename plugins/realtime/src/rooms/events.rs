@@ -97,10 +97,10 @@ impl RoomHub {
         if !replay.to_the_end {
             connection.pass(shown_position(&top));
         }
-        let told: Option<ServerFrame> = reason.map(|reason| reset(&position, reason));
+        let reset: Option<ServerFrame> = reason.map(|reason| reset(&position, reason));
         stream.begin(
             std::iter::once(opening(&position))
-                .chain(told)
+                .chain(reset)
                 .chain(replay.frames),
         );
         entered.joining.complete(top);

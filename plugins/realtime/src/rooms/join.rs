@@ -180,7 +180,7 @@ impl RoomHub {
         live.update(connection.id(), Arc::clone(&tuples));
         let mut replay = self.replay(&live, since, &tuples, connection).await?;
         joining.arrived = carrier.presence();
-        let presence = self.arrive_in(entry, &live).await;
+        let presence = self.enter_room(entry, &live).await;
         joining.rights = entry.state.lock().rights;
         if joining.rights != rights {
             // Checked once more with the new rights, before anything is sent.

@@ -64,7 +64,7 @@ impl Member {
     }
 
     /// Whether a change of presence says something that the member does not know: its snapshot
-    /// may have told the arrival of a user already.
+    /// may have shown the arrival of a user already.
     fn takes(&mut self, change: &Change) -> bool {
         match self.named.binary_search(&change.user) {
             Ok(at) => {
@@ -201,7 +201,7 @@ impl Live {
             let position = placed.position;
             let is_later = position.epoch == top.epoch && position.offset > top.offset;
             if reset || is_later {
-                let code = self.give(member, &placed, &mut verdicts, &mut due);
+                let code = self.deliver_to(member, &placed, &mut verdicts, &mut due);
                 ends |= code.is_some();
                 affected.extend(Affected::of(connection, &placed, code));
             } else {
@@ -251,7 +251,7 @@ impl Live {
             Delivery::Frame(frame) => self.frame(&self.place(&frame, outbound_bytes), due),
             Delivery::Message(message) => {
                 match Passing::decode(&message) {
-                    Some(passing) => self.pass(&passing, due),
+                    Some(passing) => self.forward(&passing, due),
                     // A newer version of the app, or another program, has written it.
                     None => faults::count(Fault::MessageUnreadable),
                 }
@@ -292,7 +292,7 @@ impl Live {
                 affected.extend(Affected::known(&member.connection, placed));
                 return true;
             }
-            let code = self.give(member, placed, &mut verdicts, due);
+            let code = self.deliver_to(member, placed, &mut verdicts, due);
             let stays = code.is_none();
             affected.extend(Affected::of(&member.connection, placed, code));
             stays
@@ -301,7 +301,7 @@ impl Live {
     }
 
     /// Gives a member its frames of an entry. Returns the code if the subscription ends with it.
-    fn give(
+    fn deliver_to(
         &self,
         member: &Member,
         placed: &Placed,

@@ -22,7 +22,7 @@ const GRACE: Duration = Duration::from_secs(5);
 /// The number of rooms whose leases are renewed with one call of the engine.
 const RENEWED: usize = 100;
 /// The number of rooms whose members are notified at the same time.
-const TOLD: usize = 16;
+const NOTIFIED: usize = 16;
 /// The maximum number of users in a snapshot.
 const MOST_USERS: usize = 500;
 
@@ -94,7 +94,7 @@ fn user_of(entry: &Entry) -> Option<String> {
 impl RoomHub {
     /// Adds a connection to a room. Notifies the other members if it is the user's first one.
     /// Returns the users who are present.
-    pub(super) async fn arrive_in(&self, entry: &Entry, live: &Arc<Live>) -> Option<Snapshot> {
+    pub(super) async fn enter_room(&self, entry: &Entry, live: &Arc<Live>) -> Option<Snapshot> {
         if !live.carrier.presence() {
             return None;
         }
@@ -142,7 +142,7 @@ impl RoomHub {
         {
             Ok(new) => {
                 for user in new {
-                    self.tell(live, &Passing::Join { user }).await;
+                    self.notify(live, &Passing::Join { user }).await;
                 }
             }
             // The next renewal repeats it.
@@ -150,7 +150,7 @@ impl RoomHub {
         }
     }
 
-    async fn tell(&self, live: &Live, passing: &Passing) {
+    async fn notify(&self, live: &Live, passing: &Passing) {
         let Ok(message) = passing.encode() else {
             return;
         };
@@ -202,23 +202,24 @@ impl RoomHub {
     }
 
     /// Notifies the members of rooms of the users whose grace period is over.
-    async fn tell_gone(&self) {
+    async fn notify_departures(&self) {
         let gone = self.presences.0.lock().gone(Instant::now());
-        let told = stream::iter(gone);
-        told.for_each_concurrent(TOLD, async |(live, users)| {
-            let users: Vec<&str> = users.iter().map(String::as_str).collect();
-            let engine = &self.settings.engine;
-            match engine.presence_leave(&live.stream, &users).await {
-                Ok(left) => {
-                    for user in left {
-                        self.tell(&live, &Passing::Leave { user }).await;
+        let rooms = stream::iter(gone);
+        rooms
+            .for_each_concurrent(NOTIFIED, async |(live, users)| {
+                let users: Vec<&str> = users.iter().map(String::as_str).collect();
+                let engine = &self.settings.engine;
+                match engine.presence_leave(&live.stream, &users).await {
+                    Ok(left) => {
+                        for user in left {
+                            self.notify(&live, &Passing::Leave { user }).await;
+                        }
                     }
+                    // The leases expire, and then another node notifies the members.
+                    Err(error) => tracing::debug!(%error, "a departure is not recorded"),
                 }
-                // The leases expire, and then another node notifies the members.
-                Err(error) => tracing::debug!(%error, "a departure is not recorded"),
-            }
-        })
-        .await;
+            })
+            .await;
     }
 
     /// Renews the leases of this node, and notifies members of users whose leases have expired.
@@ -247,16 +248,17 @@ impl RoomHub {
                     return;
                 }
             };
-            let told = stream::iter(part.iter().zip(changes));
-            told.for_each_concurrent(TOLD, async |(live, changes)| {
-                for user in changes.arrived {
-                    self.tell(live, &Passing::Join { user }).await;
-                }
-                for user in changes.left {
-                    self.tell(live, &Passing::Leave { user }).await;
-                }
-            })
-            .await;
+            let rooms = stream::iter(part.iter().zip(changes));
+            rooms
+                .for_each_concurrent(NOTIFIED, async |(live, changes)| {
+                    for user in changes.arrived {
+                        self.notify(live, &Passing::Join { user }).await;
+                    }
+                    for user in changes.left {
+                        self.notify(live, &Passing::Leave { user }).await;
+                    }
+                })
+                .await;
         }
     }
 
@@ -293,6 +295,6 @@ async fn watch_leaving(hub: &Weak<RoomHub>) {
         };
         tokio::time::sleep_until(until).await;
         let Some(hub) = hub.upgrade() else { return };
-        hub.tell_gone().await;
+        hub.notify_departures().await;
     }
 }

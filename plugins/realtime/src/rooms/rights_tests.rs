@@ -28,25 +28,25 @@ async fn a_member_that_sees_other_events_than_before_starts_afresh() {
     let node = node().await;
     let bob = connect(&node, "1", "bob");
     node.join(&bob, ROOM).await;
-    assert_eq!(told(&bob), "subscribed 0");
+    assert_eq!(next_event(&bob), "subscribed 0");
     node.card("c1", "alice", false).await;
     node.card("c2", "bob", false).await;
-    assert_eq!(soon(&bob).await, "created 2");
+    assert_eq!(event_soon(&bob).await, "created 2");
     node.acts_as("alice").await;
-    assert_eq!(told(&bob), "reset 2 rights_changed");
+    assert_eq!(next_event(&bob), "reset 2 rights_changed");
     node.card("c3", "alice", false).await;
-    assert_eq!(soon(&bob).await, "created 3");
+    assert_eq!(event_soon(&bob).await, "created 3");
     node.acts_as("alice").await;
-    assert_eq!(told(&bob), "", "nothing has changed");
+    assert_eq!(next_event(&bob), "", "nothing has changed");
     // With less rights, and with more again.
     node.acts_as("bob").await;
-    assert_eq!(told(&bob), "reset 3 rights_changed");
+    assert_eq!(next_event(&bob), "reset 3 rights_changed");
     node.card("c4", "alice", false).await;
     node.card("c5", "bob", false).await;
-    assert_eq!(soon(&bob).await, "created 5");
+    assert_eq!(event_soon(&bob).await, "created 5");
     node.acts_as("alice").await;
-    assert_eq!(told(&bob), "reset 5 rights_changed");
-    assert_eq!(told(&bob), "");
+    assert_eq!(next_event(&bob), "reset 5 rights_changed");
+    assert_eq!(next_event(&bob), "");
     node.app.stop().await.unwrap();
 }
 
@@ -61,9 +61,9 @@ async fn a_change_of_rights_while_frames_are_replayed_is_checked_again() {
     let entered = node.hub.enter_stream(&entry, at, guards, None).await;
     let entered = entered.unwrap();
     node.acts_as("alice").await;
-    assert_eq!(told(&bob), "", "the room is not among its rooms yet");
+    assert_eq!(next_event(&bob), "", "the room is not among its rooms yet");
     entered.joining.complete(entered.replay.top);
-    assert_eq!(soon(&bob).await, "reset 0 rights_changed");
+    assert_eq!(event_soon(&bob).await, "reset 0 rights_changed");
     node.app.stop().await.unwrap();
 }
 
@@ -72,17 +72,17 @@ async fn a_check_without_an_end_is_a_refusal() {
     let node = node().await;
     let (alice, bob) = (connect(&node, "1", "alice"), connect(&node, "2", "bob"));
     node.join(&alice, ROOM).await;
-    assert!(told(&alice).starts_with("subscribed"));
+    assert!(next_event(&alice).starts_with("subscribed"));
     node.card("c1", "alice", false).await;
-    assert_eq!(soon(&alice).await, "created 1");
+    assert_eq!(event_soon(&alice).await, "created 1");
     node.sessions.stuck.lock().extend(["alice", "bob"]);
     tokio::time::pause();
     assert_eq!(node.join(&bob, ROOM).await, "unavailable");
     let entry = node.hub.entry("1").unwrap();
     node.hub.check_rights(&entry).await;
-    assert_eq!(told(&alice), "reset 1 unavailable");
-    assert_eq!(told(&alice), "unsubscribed unavailable");
-    assert_eq!(told(&alice), "");
+    assert_eq!(next_event(&alice), "reset 1 unavailable");
+    assert_eq!(next_event(&alice), "unsubscribed unavailable");
+    assert_eq!(next_event(&alice), "");
     assert!(node.hub.live_rooms().is_empty());
 }
 
@@ -92,8 +92,8 @@ async fn the_position_of_a_reset_is_one_of_the_stream() {
     let bob = connect(&node, "1", "bob");
     node.card("c1", "bob", false).await;
     node.join(&bob, ROOM).await;
-    assert_eq!(told(&bob), "subscribed 1");
-    // The node does not hear of it now.
+    assert_eq!(next_event(&bob), "subscribed 1");
+    // The node does not receive it now.
     node.engine.cut();
     node.card("c2", "bob", false).await;
     node.acts_as("alice").await;
@@ -107,9 +107,9 @@ async fn the_position_of_a_reset_is_one_of_the_stream() {
         "what was not passed on yet comes after it"
     );
     node.acts_as("bob").await;
-    assert_eq!(told(&bob), "reset 1 rights_changed");
+    assert_eq!(next_event(&bob), "reset 1 rights_changed");
     node.engine.recover();
-    assert_eq!(soon(&bob).await, "created 2");
+    assert_eq!(event_soon(&bob).await, "created 2");
     node.app.stop().await.unwrap();
 }
 
@@ -118,7 +118,7 @@ async fn an_earlier_check_that_ends_later_changes_nothing() {
     let node = node().await;
     let bob = connect(&node, "1", "bob");
     node.join(&bob, ROOM).await;
-    assert_eq!(told(&bob), "subscribed 0");
+    assert_eq!(next_event(&bob), "subscribed 0");
     let entry = node.hub.entry("1").unwrap();
     *node.sessions.acting.lock() = Some(("bob", "alice"));
     let answer = Arc::new(Notify::new());
@@ -129,13 +129,13 @@ async fn an_earlier_check_that_ends_later_changes_nothing() {
     // Meanwhile bob has his own rights again, and a second check finds that.
     *node.sessions.acting.lock() = None;
     node.hub.check_rights(&entry).await;
-    assert_eq!(told(&bob), "");
+    assert_eq!(next_event(&bob), "");
     answer.notify_one();
     early.await;
-    assert_eq!(told(&bob), "", "it knows less than the second one");
+    assert_eq!(next_event(&bob), "", "it knows less than the second one");
     node.card("c1", "alice", false).await;
     node.card("c2", "bob", false).await;
-    assert_eq!(soon(&bob).await, "created 2");
+    assert_eq!(event_soon(&bob).await, "created 2");
     node.app.stop().await.unwrap();
 }
 

@@ -363,7 +363,7 @@ fn connect_as(node: &Node, id: &str, actor: Actor) -> Arc<Connection> {
         headers: HeaderMap::new(),
         place: None,
     });
-    assert!(told(&connection).starts_with("connected"));
+    assert!(next_event(&connection).starts_with("connected"));
     connection
 }
 
@@ -374,27 +374,27 @@ fn frame(connection: &Connection) -> Option<Value> {
 }
 
 /// The event of the next frame with some members; empty if there is none.
-pub(super) fn told(connection: &Connection) -> String {
+pub(super) fn next_event(connection: &Connection) -> String {
     let Some(value) = frame(connection) else {
         return String::new();
     };
-    let mut told = value["event"].as_str().unwrap_or_default().to_owned();
+    let mut shown = value["event"].as_str().unwrap_or_default().to_owned();
     for key in ["code", "from", "offset", "reason", "userId"] {
         match &value[key] {
             Value::Null => {}
-            Value::String(text) => told.push_str(&format!(" {text}")),
-            other => told.push_str(&format!(" {other}")),
+            Value::String(text) => shown.push_str(&format!(" {text}")),
+            other => shown.push_str(&format!(" {other}")),
         }
     }
-    told
+    shown
 }
 
-/// What is told within a moment.
-pub(super) async fn soon(connection: &Connection) -> String {
+/// The next event within a moment.
+pub(super) async fn event_soon(connection: &Connection) -> String {
     for _ in 0..200 {
-        let told = told(connection);
-        if !told.is_empty() {
-            return told;
+        let event = next_event(connection);
+        if !event.is_empty() {
+            return event;
         }
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
@@ -477,7 +477,7 @@ async fn a_hidden_room_and_a_missing_one_are_refused_alike() {
     let node = node().await;
     let (alice, bob) = (connect(&node, "1", "alice"), connect(&node, "2", "bob"));
     assert_eq!(node.join(&alice, "boards:b2:live").await, "Fresh");
-    assert!(told(&alice).starts_with("subscribed"));
+    assert!(next_event(&alice).starts_with("subscribed"));
     for room in ["boards:b2:live", "boards:none:live"] {
         assert_eq!(node.join(&bob, room).await, "not_found");
     }
@@ -502,22 +502,22 @@ async fn an_event_reaches_only_who_may_read_its_record() {
     for connection in [&alice, &bob] {
         assert_eq!(node.join(connection, "boards:b1:live").await, "Fresh");
     }
-    assert_eq!(told(&alice), "subscribed 0");
-    assert_eq!(soon(&alice).await, "presence_join bob");
-    assert_eq!(told(&bob), "subscribed 0");
+    assert_eq!(next_event(&alice), "subscribed 0");
+    assert_eq!(event_soon(&alice).await, "presence_join bob");
+    assert_eq!(next_event(&bob), "subscribed 0");
     let draft = node.card("c1", "alice", false).await;
     let open = node.card("c2", "alice", true).await;
-    assert_eq!(soon(&alice).await, format!("created {draft}"));
-    assert_eq!(soon(&alice).await, format!("created {open}"));
-    assert_eq!(soon(&bob).await, format!("created {open}"));
-    assert_eq!(told(&bob), "");
+    assert_eq!(event_soon(&alice).await, format!("created {draft}"));
+    assert_eq!(event_soon(&alice).await, format!("created {open}"));
+    assert_eq!(event_soon(&bob).await, format!("created {open}"));
+    assert_eq!(next_event(&bob), "");
     // A card that leaves the sight of others.
     let state = json!({ "id": "c2", "boardId": "b1", "authorId": "alice", "published": false });
     let before = json!({ "id": "c2", "boardId": "b1", "authorId": "alice", "published": true });
     let offset = node
         .happens("boards:b1:live", "updated", state, Some(before))
         .await;
-    assert_eq!(soon(&alice).await, format!("updated {offset}"));
+    assert_eq!(event_soon(&alice).await, format!("updated {offset}"));
     let hidden = loop {
         match frame(&bob) {
             Some(hidden) => break hidden,
@@ -541,20 +541,23 @@ async fn a_room_whose_record_leaves_sight_or_is_deleted_ends() {
     for connection in [&alice, &bob] {
         node.join(connection, "boards:b1:live").await;
     }
-    assert_eq!(told(&alice), "subscribed 0");
-    assert_eq!(soon(&alice).await, "presence_join bob");
-    assert_eq!(told(&bob), "subscribed 0");
+    assert_eq!(next_event(&alice), "subscribed 0");
+    assert_eq!(event_soon(&alice).await, "presence_join bob");
+    assert_eq!(next_event(&bob), "subscribed 0");
     let board = |open| json!({ "id": "b1", "open": open, "ownerId": "alice" });
     node.happens("boards:b1:live", "updated", board(false), Some(board(true)))
         .await;
-    assert_eq!(soon(&bob).await, "unsubscribed not_found");
-    assert_eq!(soon(&alice).await, "updated 1");
+    assert_eq!(event_soon(&bob).await, "unsubscribed not_found");
+    assert_eq!(event_soon(&alice).await, "updated 1");
     node.happens("boards:b1:live", "deleted", board(false), None)
         .await;
-    assert_eq!(soon(&alice).await, "deleted 2");
-    assert_eq!(soon(&alice).await, "unsubscribed not_found");
+    assert_eq!(event_soon(&alice).await, "deleted 2");
+    assert_eq!(event_soon(&alice).await, "unsubscribed not_found");
     assert!(node.hub.live_rooms().is_empty());
-    assert_eq!((told(&alice), told(&bob)), (String::new(), String::new()));
+    assert_eq!(
+        (next_event(&alice), next_event(&bob)),
+        (String::new(), String::new())
+    );
     node.app.stop().await.unwrap();
 }
 
@@ -578,13 +581,13 @@ async fn a_client_continues_where_it_was_or_starts_at_the_top() {
         node.join_from(&alice, room, Some(at(1))).await,
         "Recovered(2)"
     );
-    assert_eq!(told(&alice), "subscribed 1");
+    assert_eq!(next_event(&alice), "subscribed 1");
     assert_eq!(
-        (told(&alice), told(&alice)),
+        (next_event(&alice), next_event(&alice)),
         ("created 2".into(), "created 4".into())
     );
     node.card("c5", "alice", false).await;
-    assert_eq!(soon(&alice).await, "created 5");
+    assert_eq!(event_soon(&alice).await, "created 5");
     node.hub.unsubscribe(&alice, room).await;
     node.card("c6", "alice", false).await;
     node.card("c7", "alice", false).await;
@@ -597,10 +600,10 @@ async fn a_client_continues_where_it_was_or_starts_at_the_top() {
             node.join_from(&alice, room, Some(since)).await,
             format!("Reset({reason})")
         );
-        assert!(told(&alice).starts_with("subscribed 7 "));
+        assert!(next_event(&alice).starts_with("subscribed 7 "));
         node.hub.unsubscribe(&alice, room).await;
     }
-    assert_eq!(told(&alice), "");
+    assert_eq!(next_event(&alice), "");
     // What was published and withdrawn is not disclosed afterwards.
     let bob = connect(&node, "2", "bob");
     let card = |published| json!({ "id": "c8", "boardId": "b1", "authorId": "alice", "published": published });
@@ -612,8 +615,8 @@ async fn a_client_continues_where_it_was_or_starts_at_the_top() {
         node.join_from(&bob, room, Some(at(7))).await,
         "Recovered(1)"
     );
-    assert_eq!(told(&bob), "subscribed 7");
-    assert_eq!(told(&bob), "hidden 9");
+    assert_eq!(next_event(&bob), "subscribed 7");
+    assert_eq!(next_event(&bob), "hidden 9");
     node.app.stop().await.unwrap();
 }
 
@@ -623,7 +626,7 @@ async fn a_collection_has_one_stream_for_each_partition() {
     let (alice, bob) = (connect(&node, "1", "alice"), connect(&node, "2", "bob"));
     for connection in [&alice, &bob] {
         assert_eq!(node.join(connection, "chores:live").await, "Fresh");
-        assert_eq!(told(connection), "subscribed 0");
+        assert_eq!(next_event(connection), "subscribed 0");
     }
     let names: Vec<String> = node
         .hub
@@ -657,17 +660,17 @@ async fn a_relayed_frame_reaches_the_other_members() {
     for connection in [&alice, &bob] {
         node.join(connection, room).await;
     }
-    assert_eq!(told(&alice), "subscribed 0");
-    assert_eq!(soon(&alice).await, "presence_join bob");
-    assert_eq!(told(&bob), "subscribed 0");
+    assert_eq!(next_event(&alice), "subscribed 0");
+    assert_eq!(event_soon(&alice).await, "presence_join bob");
+    assert_eq!(next_event(&bob), "subscribed 0");
     let done = node
         .hub
         .event(&alice, &call("typing", "null"))
         .await
         .unwrap();
     assert_eq!(done.result, "null");
-    assert_eq!(soon(&bob).await, "typing alice");
-    assert_eq!(told(&alice), "");
+    assert_eq!(event_soon(&bob).await, "typing alice");
+    assert_eq!(next_event(&alice), "");
     for _ in 0..9 {
         node.hub
             .event(&alice, &call("typing", "null"))
@@ -701,24 +704,24 @@ async fn presence_follows_users_and_not_their_connections() {
     node.join(&one, room).await;
     assert_eq!(frame(&one).unwrap()["presence"]["count"], 2);
     node.join(&two, room).await;
-    assert_eq!(soon(&bob).await, "presence_join alice");
+    assert_eq!(event_soon(&bob).await, "presence_join alice");
     let present = node.hub.presence(&bob, room, None).await.unwrap();
     assert!(present.as_str().contains(r#""count":2,"truncated":false"#));
     tokio::time::pause();
     node.hub.ended(&one);
     tokio::time::sleep(Duration::from_secs(6)).await;
-    assert_eq!(told(&bob), "", "alice has another connection");
+    assert_eq!(next_event(&bob), "", "alice has another connection");
     // Away and back within the grace.
     node.hub.unsubscribe(&two, room).await;
     tokio::time::sleep(Duration::from_secs(4)).await;
     node.join(&two, room).await;
     tokio::time::sleep(Duration::from_secs(6)).await;
-    assert_eq!(told(&bob), "");
+    assert_eq!(next_event(&bob), "");
     node.hub.ended(&two);
     tokio::time::sleep(Duration::from_secs(4)).await;
-    assert_eq!(told(&bob), "");
+    assert_eq!(next_event(&bob), "");
     tokio::time::sleep(Duration::from_secs(2)).await;
-    assert_eq!(told(&bob), "presence_leave alice");
+    assert_eq!(next_event(&bob), "presence_leave alice");
 }
 
 #[tokio::test]
@@ -770,7 +773,7 @@ async fn a_frame_that_nobody_can_read_is_withheld() {
     let alice = connect(&node, "1", "alice");
     let room = "boards:b1:live";
     node.join(&alice, room).await;
-    assert_eq!(told(&alice), "subscribed 0");
+    assert_eq!(next_event(&alice), "subscribed 0");
     let append = |id: &str, frame: &'static [u8]| Append {
         stream: Stream::new(room, History::default()),
         event: EventId::new(id).unwrap(),
@@ -785,8 +788,8 @@ async fn a_frame_that_nobody_can_read_is_withheld() {
         append("x4", br#"{"event":"said","payload":null,"id":"x4","at":""}"#),
     ];
     node.engine.append(&broken).await.unwrap();
-    assert_eq!(soon(&alice).await, "said 4");
-    assert_eq!(told(&alice), "");
+    assert_eq!(event_soon(&alice).await, "said 4");
+    assert_eq!(next_event(&alice), "");
     assert_eq!(
         alice.push(ServerFrame::pong(None), Class::Durable),
         crate::connection::Pushed::Queued
@@ -800,33 +803,33 @@ async fn frames_that_were_replayed_do_not_come_again_from_a_late_subscription() 
     let (alice, bob) = (connect(&node, "1", "alice"), connect(&node, "2", "bob"));
     let room = "boards:b1:live";
     node.join(&alice, room).await;
-    assert!(told(&alice).starts_with("subscribed"));
+    assert!(next_event(&alice).starts_with("subscribed"));
     let start = node
         .engine
         .top(&Stream::new(room, History::default()))
         .await;
-    // The node does not hear of these; a reader of the stream finds them.
+    // The node does not receive these; a reader of the stream finds them.
     node.engine.cut();
     node.card("c1", "alice", true).await;
     node.card("c2", "alice", true).await;
     let since = Position::new(start.unwrap().epoch.as_str(), 0);
     let joined = node.join_from(&bob, room, Some(since)).await;
     assert_eq!(joined, "Recovered(2)");
-    assert!(told(&bob).starts_with("subscribed"));
-    assert_eq!(told(&bob), "created 1");
-    assert_eq!(told(&bob), "created 2");
+    assert!(next_event(&bob).starts_with("subscribed"));
+    assert_eq!(next_event(&bob), "created 1");
+    assert_eq!(next_event(&bob), "created 2");
     node.engine.recover();
     node.card("c3", "alice", true).await;
     let mut of_alice = Vec::new();
     while of_alice.last().is_none_or(|last| last != "created 3") {
-        let told = soon(&alice).await;
-        assert!(!told.is_empty(), "{of_alice:?}");
-        if told.starts_with("created") {
-            of_alice.push(told);
+        let event = event_soon(&alice).await;
+        assert!(!event.is_empty(), "{of_alice:?}");
+        if event.starts_with("created") {
+            of_alice.push(event);
         }
     }
     assert_eq!(of_alice, ["created 1", "created 2", "created 3"]);
-    assert_eq!(soon(&bob).await, "created 3");
+    assert_eq!(event_soon(&bob).await, "created 3");
     node.app.stop().await.unwrap();
 }
 
@@ -851,14 +854,14 @@ async fn a_change_that_comes_with_a_join_is_checked_again() {
     let (alice, bob) = (connect(&node, "1", "alice"), connect(&node, "2", "bob"));
     let room = "boards:b1:live";
     node.join(&alice, room).await;
-    assert!(told(&alice).starts_with("subscribed"));
+    assert!(next_event(&alice).starts_with("subscribed"));
     node.engine.cut();
     let state = |open: bool| json!({ "id": "b1", "open": open, "ownerId": "alice" });
     node.happens(room, "updated", state(false), Some(state(true)))
         .await;
     // The event is in the stream; the read of the join still sees the open board.
     assert_eq!(node.join(&bob, room).await, "Fresh");
-    assert!(told(&bob).starts_with("subscribed"));
+    assert!(next_event(&bob).starts_with("subscribed"));
     let boards = node.app.adapter::<Board>().unwrap();
     let closed = BoardPatch {
         open: Some(false),
@@ -867,6 +870,6 @@ async fn a_change_that_comes_with_a_join_is_checked_again() {
     let cx = Cx::system("a test");
     boards.update(&cx, "b1", closed, None).await.unwrap();
     node.engine.recover();
-    assert_eq!(soon(&bob).await, "unsubscribed not_found");
+    assert_eq!(event_soon(&bob).await, "unsubscribed not_found");
     node.app.stop().await.unwrap();
 }

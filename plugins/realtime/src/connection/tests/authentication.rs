@@ -59,7 +59,7 @@ async fn a_pending_connection_runs_nothing_but_auth_and_ping() {
         (r#"{"action":"subscribe","room":"c:d"}"#, "subscribed c:d"),
     ] {
         peer.text(sent).await;
-        assert_eq!(peer.told().await, answer, "{sent}");
+        assert_eq!(peer.next_event().await, answer, "{sent}");
     }
     let (node, _) = peer.over().await;
     assert_eq!(node.diary(), ["bound alice", "subscribe c:d", "ended"]);
@@ -73,8 +73,8 @@ async fn frames_after_auth_in_one_flight_are_executed_with_its_result() {
         frame(FIN | TEXT, br#"{"action":"subscribe","room":"a:b"}"#),
     ];
     peer.raw(&frames.concat()).await;
-    assert_eq!(peer.told().await, "auth:authenticated r");
-    assert_eq!(peer.told().await, "subscribed a:b");
+    assert_eq!(peer.next_event().await, "auth:authenticated r");
+    assert_eq!(peer.next_event().await, "subscribed a:b");
     peer.over().await;
 }
 
@@ -83,17 +83,17 @@ async fn the_third_bad_token_closes() {
     let mut peer = Peer::pending().await;
     for token in ["bad", ""] {
         peer.text(&auth(token)).await;
-        assert_eq!(peer.told().await, "auth:error INVALID_CREDENTIALS r");
+        assert_eq!(peer.next_event().await, "auth:error INVALID_CREDENTIALS r");
     }
     // A store that does not answer is no failure of the client.
     *peer.node.down.lock() = true;
     for _ in 0..5 {
         peer.text(&auth("alice")).await;
-        assert_eq!(peer.told().await, "auth:error AUTH_UNAVAILABLE r");
+        assert_eq!(peer.next_event().await, "auth:error AUTH_UNAVAILABLE r");
     }
     *peer.node.down.lock() = false;
     peer.text(&auth("bad")).await;
-    assert_eq!(peer.told().await, "auth:error INVALID_CREDENTIALS r");
+    assert_eq!(peer.next_event().await, "auth:error INVALID_CREDENTIALS r");
     assert_eq!(peer.closed().await, "4401 auth_failed");
     peer.over().await;
 }
@@ -106,7 +106,7 @@ async fn ten_seconds_without_authentication_close() {
     for _ in 0..9 {
         tokio::time::sleep(seconds(1)).await;
         peer.text("ping").await;
-        assert_eq!(peer.told().await, "pong");
+        assert_eq!(peer.next_event().await, "pong");
     }
     assert_eq!(peer.closed().await, "4401 auth_timeout");
     assert_eq!(before.elapsed(), seconds(10));
@@ -117,15 +117,18 @@ async fn ten_seconds_without_authentication_close() {
 async fn a_bound_identity_is_refreshed_by_its_own_token_only() {
     let mut peer = Peer::alice().await;
     peer.text(&auth("bob")).await;
-    assert_eq!(peer.told().await, "auth:error IDENTITY_ALREADY_BOUND r");
+    assert_eq!(
+        peer.next_event().await,
+        "auth:error IDENTITY_ALREADY_BOUND r"
+    );
     peer.text(&auth("bad")).await;
-    assert_eq!(peer.told().await, "auth:error INVALID_CREDENTIALS r");
+    assert_eq!(peer.next_event().await, "auth:error INVALID_CREDENTIALS r");
     peer.text(&auth("alice/60000")).await;
-    let told = peer.json().await;
-    assert_eq!(told["event"], "auth:authenticated");
-    assert_eq!(told["refreshed"], true);
+    let reply = peer.json().await;
+    assert_eq!(reply["event"], "auth:authenticated");
+    assert_eq!(reply["refreshed"], true);
     let expires = Timestamp::from_millis(START + 60_000).to_string();
-    assert_eq!(told["expiresAt"], expires);
+    assert_eq!(reply["expiresAt"], expires);
     let (node, _) = peer.over().await;
     assert_eq!(node.diary(), ["bound alice", "ended"]);
 }
@@ -141,15 +144,21 @@ async fn an_anonymous_connection_binds_before_its_first_room_only() {
     // A refused join binds nothing.
     peer.text(r#"{"action":"subscribe","room":"private:b"}"#)
         .await;
-    assert_eq!(peer.told().await, "subscribe_denied not_found private:b");
+    assert_eq!(
+        peer.next_event().await,
+        "subscribe_denied not_found private:b"
+    );
     peer.text(&auth("alice")).await;
-    assert_eq!(peer.told().await, "auth:authenticated r");
+    assert_eq!(peer.next_event().await, "auth:authenticated r");
     peer.over().await;
     let mut peer = Peer::connected(options()).await;
     peer.text(r#"{"action":"subscribe","room":"a:b"}"#).await;
-    assert_eq!(peer.told().await, "subscribed a:b");
+    assert_eq!(peer.next_event().await, "subscribed a:b");
     peer.text(&auth("alice")).await;
-    assert_eq!(peer.told().await, "auth:error IDENTITY_ALREADY_BOUND r");
+    assert_eq!(
+        peer.next_event().await,
+        "auth:error IDENTITY_ALREADY_BOUND r"
+    );
     peer.over().await;
 }
 
@@ -161,15 +170,15 @@ async fn a_token_is_announced_before_its_end_and_closes_after_its_grace() {
         ..Options::default()
     })
     .await;
-    let told = peer.json().await;
-    assert_eq!(told["event"], "auth:expiring");
+    let reply = peer.json().await;
+    assert_eq!(reply["event"], "auth:expiring");
     assert_eq!(before.elapsed(), seconds(30));
     // Refreshed within the grace: it stays.
     peer.idle(seconds(85)).await;
     peer.text(&auth("alice/180000")).await;
-    assert_eq!(peer.told().await, "auth:authenticated r");
-    let told = peer.json().await;
-    assert_eq!(told["event"], "auth:expiring");
+    assert_eq!(peer.next_event().await, "auth:authenticated r");
+    let reply = peer.json().await;
+    assert_eq!(reply["event"], "auth:expiring");
     assert_eq!(before.elapsed(), seconds(120));
     loop {
         match peer.next().await {
@@ -197,11 +206,11 @@ async fn a_token_that_was_refreshed_elsewhere_moves_the_end() {
     assert!(!peer.connection.refresh(identity("bob/900000").unwrap()));
     assert!(peer.connection.refresh(identity("alice/900000").unwrap()));
     let before = Instant::now();
-    let told = peer.json().await;
-    assert_eq!(told["event"], "auth:authenticated");
-    assert_eq!(told["refreshed"], true);
-    let told = peer.json().await;
-    assert_eq!(told["event"], "auth:expiring");
+    let reply = peer.json().await;
+    assert_eq!(reply["event"], "auth:authenticated");
+    assert_eq!(reply["refreshed"], true);
+    let reply = peer.json().await;
+    assert_eq!(reply["event"], "auth:expiring");
     assert_eq!(before.elapsed(), seconds(840));
     let (node, _) = peer.over().await;
     assert_eq!(node.diary(), ["bound alice", "ended"]);

@@ -75,13 +75,13 @@ async fn every_frame_has_its_answer() {
     ] {
         peer.text(sent).await;
         for answer in answers {
-            assert_eq!(peer.told().await, *answer, "{sent}");
+            assert_eq!(peer.next_event().await, *answer, "{sent}");
         }
     }
     // Without `ackId` a good event has no answer.
     peer.text(r#"{"action":"event","event":"echo"}"#).await;
     peer.text("ping").await;
-    assert_eq!(peer.told().await, "pong");
+    assert_eq!(peer.next_event().await, "pong");
     peer.over().await;
 }
 
@@ -103,7 +103,7 @@ async fn one_frame_is_executed_after_the_other_and_answers_keep_the_order() {
     peer.raw(&frame(FIN | PING, b"p")).await;
     let before = Instant::now();
     assert_eq!(peer.next().await.map(|(first, _)| first), Some(FIN | PONG));
-    assert_eq!(peer.told().await, "pong");
+    assert_eq!(peer.next_event().await, "pong");
     assert_eq!(before.elapsed(), Duration::ZERO);
     for answer in [
         "ack 1 ok",
@@ -112,7 +112,7 @@ async fn one_frame_is_executed_after_the_other_and_answers_keep_the_order() {
         "ack 4 ok",
         "ack 5 ok",
     ] {
-        assert_eq!(peer.told().await, answer);
+        assert_eq!(peer.next_event().await, answer);
     }
     assert_eq!(before.elapsed(), Duration::from_millis(600));
     let (node, _) = peer.over().await;
@@ -136,9 +136,9 @@ async fn a_frame_that_takes_too_long_is_cancelled() {
     let before = Instant::now();
     peer.text(&event("wait", 1, "3600000")).await;
     peer.text(&event("echo", 2, "2")).await;
-    assert_eq!(peer.told().await, "ack 1 timeout error");
+    assert_eq!(peer.next_event().await, "ack 1 timeout error");
     assert_eq!(before.elapsed(), seconds(10));
-    assert_eq!(peer.told().await, "ack 2 ok");
+    assert_eq!(peer.next_event().await, "ack 2 ok");
     let (node, _) = peer.over().await;
     assert_eq!(node.count("end wait 3600000"), 0);
 }
@@ -149,9 +149,9 @@ async fn a_handler_that_panics_fails_alone() {
     peer.text(&event("panic", 1, "1")).await;
     peer.text(r#"{"action":"event","event":"panic"}"#).await;
     peer.text(&event("echo", 2, "2")).await;
-    assert_eq!(peer.told().await, "ack 1 internal error");
-    assert_eq!(peer.told().await, "ws:error internal panic");
-    assert_eq!(peer.told().await, "ack 2 ok");
+    assert_eq!(peer.next_event().await, "ack 1 internal error");
+    assert_eq!(peer.next_event().await, "ws:error internal panic");
+    assert_eq!(peer.next_event().await, "ack 2 ok");
     peer.over().await;
 }
 
@@ -175,9 +175,9 @@ async fn while_64_frames_wait_the_server_does_not_read() {
     }
     // 64 wait; a few more are in the buffers.
     assert!((64..90).contains(&sent), "{sent}");
-    assert_eq!(peer.told().await, "ack 0 ok");
+    assert_eq!(peer.next_event().await, "ack 0 ok");
     for _ in 0..sent {
-        assert_eq!(peer.told().await, "ack 1 ok");
+        assert_eq!(peer.next_event().await, "ack 1 ok");
     }
 }
 
@@ -185,15 +185,15 @@ async fn while_64_frames_wait_the_server_does_not_read() {
 async fn a_stop_finishes_what_was_received_and_closes_at_the_announced_time() {
     let mut peer = Peer::alice().await;
     peer.connection.drain(seconds(5));
-    let told = peer.json().await;
-    assert_eq!(told["event"], "draining");
-    assert_eq!(told["reconnectInMs"], 5_000);
+    let reply = peer.json().await;
+    assert_eq!(reply["event"], "draining");
+    assert_eq!(reply["reconnectInMs"], 5_000);
     let before = Instant::now();
     tokio::time::sleep(seconds(4)).await;
     peer.text(&event("wait", 1, "3000")).await;
     peer.text(&event("echo", 2, "2")).await;
-    assert_eq!(peer.told().await, "ack 1 ok");
-    assert_eq!(peer.told().await, "ack 2 ok");
+    assert_eq!(peer.next_event().await, "ack 1 ok");
+    assert_eq!(peer.next_event().await, "ack 2 ok");
     assert_eq!(peer.closed().await, "1012 restart");
     assert_eq!(before.elapsed(), seconds(7));
     peer.over().await;

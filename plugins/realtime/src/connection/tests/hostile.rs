@@ -61,7 +61,7 @@ async fn fragments_of_one_byte_make_a_message_up_to_the_limit() {
         })
         .collect();
     peer.raw(&fragments).await;
-    assert_eq!(peer.told().await, "pong");
+    assert_eq!(peer.next_event().await, "pong");
     peer.over().await;
 }
 
@@ -84,10 +84,10 @@ async fn churn_of_subscriptions_leaves_nothing_behind() {
         let room = format!("a:{i}");
         peer.text(&format!(r#"{{"action":"subscribe","room":"{room}"}}"#))
             .await;
-        assert_eq!(peer.told().await, format!("subscribed {room}"));
+        assert_eq!(peer.next_event().await, format!("subscribed {room}"));
         peer.text(&format!(r#"{{"action":"unsubscribe","room":"{room}"}}"#))
             .await;
-        assert_eq!(peer.told().await, format!("unsubscribed {room}"));
+        assert_eq!(peer.next_event().await, format!("unsubscribed {room}"));
     }
     assert!(peer.node.rooms.lock().is_empty());
     peer.over().await;

@@ -10,12 +10,12 @@ async fn the_401st_frame_of_a_burst_is_discarded_and_reported() {
         .collect();
     peer.raw(&frames).await;
     for i in 1..=400 {
-        assert_eq!(peer.told().await, format!("ack {i} ok"));
+        assert_eq!(peer.next_event().await, format!("ack {i} ok"));
     }
-    let told = peer.json().await;
-    assert_eq!(told["code"], "rate_limited");
+    let reply = peer.json().await;
+    assert_eq!(reply["code"], "rate_limited");
     assert_eq!(
-        (&told["ackId"], &told["retryAfterMs"]),
+        (&reply["ackId"], &reply["retryAfterMs"]),
         (&401.into(), &1_000.into())
     );
     assert_eq!(peer.node.count("start echo 1"), 400);
@@ -25,9 +25,9 @@ async fn the_401st_frame_of_a_burst_is_discarded_and_reported() {
         peer.text(&event("echo", i, "2")).await;
     }
     for i in 0..20 {
-        assert_eq!(peer.told().await, format!("ack {i} ok"));
+        assert_eq!(peer.next_event().await, format!("ack {i} ok"));
     }
-    assert_eq!(peer.told().await, "ack 20 rate_limited error");
+    assert_eq!(peer.next_event().await, "ack 20 rate_limited error");
     peer.over().await;
 }
 
@@ -64,7 +64,7 @@ async fn every_kind_of_frame_counts_and_has_its_own_rate_limit_error() {
         ("ping", "ws:error rate_limited ping"),
     ] {
         peer.text(sent).await;
-        assert_eq!(peer.told().await, answer);
+        assert_eq!(peer.next_event().await, answer);
     }
     let (node, _) = peer.over().await;
     assert_eq!(node.diary(), ["ended"]);
@@ -76,7 +76,7 @@ async fn a_hundred_discarded_frames_within_ten_seconds_close_the_connection() {
     let frames = frame(FIN | TEXT, b"ping").repeat(500);
     peer.raw(&frames).await;
     for _ in 0..400 {
-        assert_eq!(peer.told().await, "pong");
+        assert_eq!(peer.next_event().await, "pong");
     }
     assert_eq!(peer.closed().await, "1008 rate limit exceeded");
     peer.over().await;
@@ -87,7 +87,7 @@ async fn a_hundred_discarded_frames_within_ten_seconds_close_the_connection() {
         peer.raw(&frame(FIN | TEXT, b"ping").repeat(n)).await;
         let mut refused = 0;
         for _ in 0..n {
-            refused += usize::from(peer.told().await != "pong");
+            refused += usize::from(peer.next_event().await != "pong");
         }
         assert!((90..100).contains(&refused), "{refused}");
         tokio::time::sleep(seconds(11)).await;
@@ -107,7 +107,7 @@ async fn an_endpoint_may_close_the_connection_at_the_first_frame_over_the_limit(
     .await;
     peer.raw(&frame(FIN | TEXT, b"ping").repeat(401)).await;
     for _ in 0..400 {
-        assert_eq!(peer.told().await, "pong");
+        assert_eq!(peer.next_event().await, "pong");
     }
     assert_eq!(peer.closed().await, "1008 rate limit exceeded");
     peer.over().await;
@@ -123,7 +123,7 @@ async fn the_tenth_unreadable_frame_within_a_minute_closes_the_connection() {
             ("{}", "invalid_frame")
         };
         peer.text(text).await;
-        assert_eq!(peer.told().await, format!("ws:error {code}"));
+        assert_eq!(peer.next_event().await, format!("ws:error {code}"));
     }
     assert_eq!(peer.closed().await, "4400 bad frames");
     peer.over().await;
@@ -133,11 +133,11 @@ async fn the_tenth_unreadable_frame_within_a_minute_closes_the_connection() {
     for i in 0..60 {
         peer.text(if i % 7 == 0 { "{" } else { r#"{"action":"x"}"# })
             .await;
-        peer.told().await;
+        peer.next_event().await;
         tokio::time::sleep(seconds(1)).await;
     }
     peer.text("ping").await;
-    assert_eq!(peer.told().await, "pong");
+    assert_eq!(peer.next_event().await, "pong");
     peer.over().await;
 }
 
@@ -293,7 +293,7 @@ async fn a_socket_that_takes_no_byte_for_ten_seconds_is_closed() {
     }
     for _ in 0..6 {
         tokio::time::sleep(seconds(9)).await;
-        assert_eq!(peer.told().await, "durable a:b");
+        assert_eq!(peer.next_event().await, "durable a:b");
     }
     assert!(!peer.connection.is_closing());
     peer.over().await;

@@ -328,17 +328,17 @@ impl Peer {
     }
 
     /// The members of the next text frame, as `event` and some others.
-    async fn told(&mut self) -> String {
+    async fn next_event(&mut self) -> String {
         let value = self.json().await;
-        let mut told = value["event"].as_str().unwrap_or("?").to_owned();
+        let mut reply = value["event"].as_str().unwrap_or("?").to_owned();
         for key in ["ackId", "code", "outcome", "ref", "room", "sourceEvent"] {
             match &value[key] {
                 Value::Null => {}
-                Value::String(text) => told.push_str(&format!(" {text}")),
-                other => told.push_str(&format!(" {other}")),
+                Value::String(text) => reply.push_str(&format!(" {text}")),
+                other => reply.push_str(&format!(" {other}")),
             }
         }
-        told
+        reply
     }
 
     /// Reads up to the close frame, and returns its code and reason.

@@ -202,6 +202,6 @@ async fn more_connections_than_one_task_writes_all_get_the_frame() {
     }
     flush_all(&mut due);
     for peer in &mut peers {
-        assert_eq!(peer.told().await, "presence_join a:b");
+        assert_eq!(peer.next_event().await, "presence_join a:b");
     }
 }

@@ -15,9 +15,9 @@ async fn ends(bytes: &[u8]) -> String {
 async fn answer(bytes: &[u8]) -> String {
     let mut peer = Peer::alice().await;
     peer.raw(bytes).await;
-    let told = peer.told().await;
+    let reply = peer.next_event().await;
     peer.over().await;
-    told
+    reply
 }
 
 /// The frames of a message in parts.
@@ -51,7 +51,7 @@ async fn every_length_of_a_payload_is_read() {
         let text = format!(r#"{{"action":"ping"{}}}"#, " ".repeat(length - 17));
         assert_eq!(text.len(), length);
         peer.text(&text).await;
-        assert_eq!(peer.told().await, "pong");
+        assert_eq!(peer.next_event().await, "pong");
         peer.over().await;
     }
     // Longer forms of the same length are legal to read.
@@ -67,7 +67,7 @@ async fn frames_that_arrive_byte_by_byte_are_read() {
         peer.raw(&[byte]).await;
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    assert_eq!(peer.told().await, "pong é");
+    assert_eq!(peer.next_event().await, "pong é");
     peer.over().await;
 }
 
@@ -80,7 +80,7 @@ async fn control_frames_may_stand_between_fragments() {
     let mut peer = Peer::alice().await;
     peer.raw(&bytes).await;
     assert_eq!(peer.next().await, Some((FIN | PONG, b"hello".to_vec())));
-    assert_eq!(peer.told().await, "pong");
+    assert_eq!(peer.next_event().await, "pong");
     peer.over().await;
 }
 
@@ -239,7 +239,7 @@ async fn a_client_that_vanishes_leaves_nothing_behind() {
     ] {
         let mut peer = Peer::alice().await;
         peer.text(r#"{"action":"subscribe","room":"a:b"}"#).await;
-        assert_eq!(peer.told().await, "subscribed a:b");
+        assert_eq!(peer.next_event().await, "subscribed a:b");
         peer.raw(bytes).await;
         peer.over().await;
     }

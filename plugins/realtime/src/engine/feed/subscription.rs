@@ -151,7 +151,7 @@ impl Subscription {
                     self.retry = None;
                 }
                 Next::Item(Item::Message(message)) => return Some(Delivery::Message(message)),
-                Next::Item(Item::Frame(frame)) => self.hear(frame),
+                Next::Item(Item::Frame(frame)) => self.receive(frame),
                 Next::Wait => match &self.retry {
                     Some(retry) if self.doubt => {
                         let at = retry.at;
@@ -177,7 +177,7 @@ impl Subscription {
             }
             match self.feed.inbox.take() {
                 Next::Item(Item::Message(message)) => return Some(Delivery::Message(message)),
-                Next::Item(Item::Frame(frame)) => self.hear(frame),
+                Next::Item(Item::Frame(frame)) => self.receive(frame),
                 Next::Compare => {
                     self.doubt = true;
                     self.retry = None;
@@ -198,7 +198,7 @@ impl Subscription {
     }
 
     /// Delivers a received frame, drops it, or schedules a comparison.
-    fn hear(&mut self, frame: Frame) {
+    fn receive(&mut self, frame: Frame) {
         let own = self.seen.position;
         if frame.position.epoch != own.epoch || frame.position.offset > own.offset + 1 {
             self.doubt = true;

@@ -59,8 +59,8 @@ struct Storage {
 struct Faults {
     /// Every call fails.
     down: AtomicBool,
-    /// No node hears of anything.
-    deaf: AtomicBool,
+    /// Nodes receive no frames and no messages.
+    cut: AtomicBool,
 }
 
 impl fmt::Debug for MemoryEngine {
@@ -111,22 +111,22 @@ impl MemoryEngine {
         self.0.storage.faults.down.store(true, Ordering::SeqCst);
     }
 
-    /// From now on nodes do not hear of frames and messages, until [`recover`](Self::recover).
+    /// From now on nodes receive no frames and messages, until [`recover`](Self::recover).
     pub fn cut(&self) {
-        self.0.storage.faults.deaf.store(true, Ordering::SeqCst);
+        self.0.storage.faults.cut.store(true, Ordering::SeqCst);
     }
 
     /// Ends the faults, as a new connection to a server does.
     pub fn recover(&self) {
         let storage = &self.0.storage;
         storage.faults.down.store(false, Ordering::SeqCst);
-        storage.faults.deaf.store(false, Ordering::SeqCst);
+        storage.faults.cut.store(false, Ordering::SeqCst);
         for ends in storage.nodes.lock().values() {
             ends.feeds.doubt_all();
         }
     }
 
-    /// Loses all data without telling anybody.
+    /// Loses all data without a notification.
     pub fn flush(&self) {
         *self.0.storage.logs.lock() = Logs::default();
         *self.0.storage.leases.lock() = Leases::default();
@@ -160,32 +160,32 @@ impl Inner {
         Ok(())
     }
 
-    /// Tells all nodes, or one.
-    fn tell(&self, to: To<'_>, tell: impl Fn(&Ends)) {
+    /// Passes a frame or a message to all nodes, or to one.
+    fn notify(&self, to: To<'_>, send: impl Fn(&Ends)) {
         #[cfg(any(test, feature = "test-util"))]
-        if self.storage.faults.deaf.load(Ordering::SeqCst) {
+        if self.storage.faults.cut.load(Ordering::SeqCst) {
             return;
         }
         let nodes = self.storage.nodes.lock();
         match to {
             To::Node(node) => {
                 if let Some(ends) = nodes.get(node) {
-                    tell(ends);
+                    send(ends);
                 }
             }
-            To::All => nodes.values().for_each(|ends| tell(ends)),
+            To::All => nodes.values().for_each(|ends| send(ends)),
         }
     }
 
     fn append(&self, batch: &[Append]) -> Result<Vec<Position>> {
         self.answers()?;
         let now = (self.clock)();
-        // Held while nodes are told, so that they hear of frames in order.
+        // Held while nodes are notified, so that they receive frames in order.
         let mut logs = self.storage.logs.lock();
         let appended = batch.iter().map(|append| {
             let (position, new) = logs.append(append, now)?;
             if let Some(frame) = new {
-                self.tell(To::All, |ends| {
+                self.notify(To::All, |ends| {
                     ends.feeds.frame(append.stream.name(), &frame);
                 });
             }
@@ -243,7 +243,7 @@ impl Engine for MemoryEngine {
         now(self.0.answers().map(|()| {
             let mut logs = self.0.storage.logs.lock();
             logs.renew();
-            self.0.tell(To::All, |ends| ends.feeds.doubt_all());
+            self.0.notify(To::All, |ends| ends.feeds.doubt_all());
         }))
     }
 
@@ -253,7 +253,7 @@ impl Engine for MemoryEngine {
             .answers()
             .and_then(|()| check_message(&message))
             .map(|()| {
-                self.0.tell(To::All, |ends| {
+                self.0.notify(To::All, |ends| {
                     ends.feeds.message(stream.name(), &message);
                 });
             }))
@@ -264,7 +264,10 @@ impl Engine for MemoryEngine {
             .0
             .answers()
             .and_then(|()| check_message(&message))
-            .map(|()| self.0.tell(to, |ends| ends.controls.pass(message.clone()))))
+            .map(|()| {
+                self.0
+                    .notify(to, |ends| ends.controls.pass(message.clone()));
+            }))
     }
 
     fn controls(&self) -> Controls {
@@ -352,7 +355,7 @@ impl Source for Inner {
             let mut logs = self.storage.logs.lock();
             let (position, replaced) = logs.replace_epoch(stream, lost, now_at);
             if replaced {
-                self.tell(To::All, |ends| ends.feeds.doubt(stream.name()));
+                self.notify(To::All, |ends| ends.feeds.doubt(stream.name()));
             }
             position
         }))

@@ -95,7 +95,7 @@ struct Inner {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// The node does not hear of frames.
+    /// The node receives no frames.
     Apart,
     Connected,
     Closed,

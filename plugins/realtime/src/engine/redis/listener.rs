@@ -105,42 +105,42 @@ impl<'a> Listener<'a> {
             channels,
         } = self;
         tokio::select! {
-            reason = hear(inner, pushes) => reason,
-            reason = obey(inner, link.clone(), channels, commands) => reason,
+            reason = receive(inner, pushes) => reason,
+            reason = apply_commands(inner, link.clone(), channels, commands) => reason,
             reason = check(inner, link) => reason,
         }
     }
 }
 
 /// Passes on published messages.
-async fn hear(inner: &Inner, mut pushes: mpsc::UnboundedReceiver<PushInfo>) -> String {
+async fn receive(inner: &Inner, mut pushes: mpsc::UnboundedReceiver<PushInfo>) -> String {
     while let Some(push) = pushes.recv().await {
         // In a cluster, too: messages of the streams of one node may have been missed.
         if push.kind == PushKind::Disconnection {
             break;
         }
-        pass(inner, push);
+        forward(inner, push);
     }
     "it was closed".to_owned()
 }
 
-/// Executes the commands of the engine.
-async fn obey(
+/// Applies the commands of the engine as they come.
+async fn apply_commands(
     inner: &Inner,
     mut link: Link,
     mut channels: HashSet<String>,
     commands: &mut mpsc::UnboundedReceiver<Command>,
 ) -> String {
     while let Some(first) = commands.recv().await {
-        if let Err(error) = obey_all(inner, &mut link, &mut channels, first, commands).await {
+        if let Err(error) = apply_waiting(inner, &mut link, &mut channels, first, commands).await {
             return error.to_string();
         }
     }
     "the engine is closed".to_owned()
 }
 
-/// Executes the commands that wait.
-async fn obey_all(
+/// Applies the commands that wait.
+async fn apply_waiting(
     inner: &Inner,
     link: &mut Link,
     channels: &mut HashSet<String>,
@@ -180,12 +180,12 @@ async fn obey_all(
     };
     let outcome = outcome.await;
     for done in waiting {
-        let told = match &outcome {
+        let answer = match &outcome {
             Ok(()) => Ok(()),
             Err(error) => Err(EngineError::unavailable(error.to_string())),
         };
         // The subscriber may have stopped waiting.
-        let _ = done.send(told);
+        let _ = done.send(answer);
     }
     outcome
 }
@@ -226,7 +226,7 @@ async fn check(inner: &Inner, mut link: Link) -> String {
     }
 }
 
-fn pass(inner: &Inner, push: PushInfo) {
+fn forward(inner: &Inner, push: PushInfo) {
     if push.kind != PushKind::SMessage {
         return;
     }

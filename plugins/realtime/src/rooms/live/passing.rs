@@ -10,8 +10,8 @@ use crate::rooms::stored::Passing;
 
 impl Live {
     /// Passes what is never stored.
-    pub(super) fn pass(&self, passing: &Passing, due: &mut Vec<Arc<Connection>>) {
-        // Users are not told of their own arrival.
+    pub(super) fn forward(&self, passing: &Passing, due: &mut Vec<Arc<Connection>>) {
+        // Users get no frame about their own arrival.
         let change = |user: &String, came| Change {
             user: self.hasher.hash_one(user.as_str()),
             came,

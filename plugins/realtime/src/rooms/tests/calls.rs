@@ -22,7 +22,7 @@ async fn a_key_without_an_idempotent_operation_is_refused() {
     for connection in [&alice, &bob] {
         node.join(connection, room).await;
     }
-    assert_eq!(told(&bob), "subscribed 0");
+    assert_eq!(next_event(&bob), "subscribed 0");
     let cards = node.app.adapter::<Card>().unwrap();
     let card = CardCreate {
         id: "c1".to_owned(),
@@ -46,7 +46,7 @@ async fn a_key_without_an_idempotent_operation_is_refused() {
         assert!(!done.replayed);
     }
     // The refused one was not relayed.
-    assert_eq!(soon(&bob).await, "typing alice");
-    assert_eq!(told(&bob), "");
+    assert_eq!(event_soon(&bob).await, "typing alice");
+    assert_eq!(next_event(&bob), "");
     node.app.stop().await.unwrap();
 }

@@ -38,14 +38,14 @@ async fn users_of_this_node_stay_present_and_those_of_an_ended_node_leave() {
     ended.presence_enter(&stream, &["bob"]).await.unwrap();
     let alice = connect(&node, "1", "alice");
     node.join(&alice, ROOM).await;
-    assert_eq!(told(&alice), "subscribed 0");
+    assert_eq!(next_event(&alice), "subscribed 0");
     for _ in 0..2 {
         renew(&node, &millis).await;
         assert_eq!(present(&node).await.len(), 2);
-        assert_eq!(told(&alice), "");
+        assert_eq!(next_event(&alice), "");
     }
     renew(&node, &millis).await;
-    assert_eq!(soon(&alice).await, "presence_leave bob");
+    assert_eq!(event_soon(&alice).await, "presence_leave bob");
     // An engine that is down ends nothing: the next renewal repeats it.
     node.engine.fail();
     renew(&node, &millis).await;
@@ -53,7 +53,7 @@ async fn users_of_this_node_stay_present_and_those_of_an_ended_node_leave() {
     renew(&node, &millis).await;
     renew(&node, &millis).await;
     assert_eq!(present(&node).await, ["alice"]);
-    assert_eq!(told(&alice), "");
+    assert_eq!(next_event(&alice), "");
     node.app.stop().await.unwrap();
 }
 
@@ -65,16 +65,19 @@ async fn users_whom_the_engine_has_lost_arrive_again() {
     for connection in [&alice, &bob] {
         node.join(connection, ROOM).await;
     }
-    assert_eq!(told(&alice), "subscribed 0");
-    assert_eq!(soon(&alice).await, "presence_join bob");
-    assert_eq!(told(&bob), "subscribed 0");
+    assert_eq!(next_event(&alice), "subscribed 0");
+    assert_eq!(event_soon(&alice).await, "presence_join bob");
+    assert_eq!(next_event(&bob), "subscribed 0");
     node.engine.flush();
     assert!(present(&node).await.is_empty());
     renew(&node, &millis).await;
     assert_eq!(present(&node).await, ["alice", "bob"]);
-    assert_eq!(soon(&alice).await, "presence_join bob");
+    assert_eq!(event_soon(&alice).await, "presence_join bob");
     // Although its snapshot named the user.
-    assert_eq!(soon(&bob).await, "presence_join alice");
-    assert_eq!((told(&alice), told(&bob)), (String::new(), String::new()));
+    assert_eq!(event_soon(&bob).await, "presence_join alice");
+    assert_eq!(
+        (next_event(&alice), next_event(&bob)),
+        (String::new(), String::new())
+    );
     node.app.stop().await.unwrap();
 }

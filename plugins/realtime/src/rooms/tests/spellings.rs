@@ -98,7 +98,7 @@ async fn a_record_has_one_room_whatever_the_spelling_of_its_key_is() {
         assert_eq!(node.join(&alice, &room).await, "invalid_room", "{room}");
     }
     assert!(node.hub.live_rooms().is_empty());
-    assert_eq!(told(&alice), "");
+    assert_eq!(next_event(&alice), "");
     for room in ["lanes:7:live".to_owned(), format!("tickets:{TICKET}:live")] {
         assert_eq!(node.join(&alice, &room).await, "Fresh", "{room}");
         // Another member is in the same room.

@@ -136,20 +136,20 @@ async fn users_who_leave_at_once_need_one_task() {
     tokio::time::sleep(Duration::from_secs(3)).await;
     let back = connect(&node, "back", "user 7");
     node.join(&back, room).await;
-    while !told(&watcher).is_empty() {}
+    while !next_event(&watcher).is_empty() {}
     tokio::time::sleep(Duration::from_secs(3)).await;
     let mut left = Vec::new();
     loop {
-        match told(&watcher) {
+        match next_event(&watcher) {
             last if last.is_empty() => break,
             last => left.push(last),
         }
     }
     assert_eq!(left.len(), 49, "{left:?}");
-    assert!(left.iter().all(|told| told.starts_with("presence_leave")));
+    assert!(left.iter().all(|event| event.starts_with("presence_leave")));
     assert_eq!(tasks(), before);
     // The departure of the next user is reported, too.
     node.hub.ended(&back);
     tokio::time::sleep(Duration::from_secs(6)).await;
-    assert_eq!(told(&watcher), "presence_leave user 7");
+    assert_eq!(next_event(&watcher), "presence_leave user 7");
 }
