@@ -50,3 +50,56 @@ async fn a_key_without_an_idempotent_operation_is_refused() {
     assert_eq!(next_event(&bob), "");
     node.app.stop().await.unwrap();
 }
+
+#[tokio::test]
+async fn a_relayed_frame_reaches_the_other_members() {
+    let node = node().await;
+    // The limit of relayed frames refills with the time.
+    tokio::time::pause();
+    let (alice, bob) = (connect(&node, "1", "alice"), connect(&node, "2", "bob"));
+    let room = "boards:b1:live";
+    let call = |event: &str, payload: &str| {
+        let text = format!(
+            r#"{{"action":"event","event":"{event}","room":"{room}","payload":{payload},"ackId":1}}"#
+        );
+        match ClientFrame::parse(&text) {
+            Ok(ClientFrame::Event(call)) => call,
+            other => panic!("{other:?}"),
+        }
+    };
+    let failed = node.hub.event(&alice, &call("typing", "null")).await;
+    assert_eq!(failed.unwrap_err().code().as_str(), "not_subscribed");
+    for connection in [&alice, &bob] {
+        node.join(connection, room).await;
+    }
+    assert_eq!(next_event(&alice), "subscribed 0");
+    assert_eq!(event_soon(&alice).await, "presence_join bob");
+    assert_eq!(next_event(&bob), "subscribed 0");
+    let done = node
+        .hub
+        .event(&alice, &call("typing", "null"))
+        .await
+        .unwrap();
+    assert_eq!(done.result, "null");
+    assert_eq!(event_soon(&bob).await, "typing alice");
+    assert_eq!(next_event(&alice), "");
+    for _ in 0..9 {
+        node.hub
+            .event(&alice, &call("typing", "null"))
+            .await
+            .unwrap();
+    }
+    let failed = node.hub.event(&alice, &call("typing", "null")).await;
+    assert_eq!(failed.unwrap_err().code().as_str(), "rate_limited");
+    let failed = node.hub.event(&alice, &call("unknown", "null")).await;
+    assert_eq!(failed.unwrap_err().code().as_str(), "unknown_event");
+    // An operation on a record of another room, or of none.
+    let failed = node
+        .hub
+        .event(&alice, &call("publish", r#"{"id":"c1"}"#))
+        .await;
+    assert_eq!(failed.unwrap_err().code().as_str(), "not_found");
+    let failed = node.hub.event(&alice, &call("publish", "{}")).await;
+    assert_eq!(failed.unwrap_err().code().as_str(), "validation_failed");
+    node.app.stop().await.unwrap();
+}

@@ -1,4 +1,4 @@
-//! Renewals of the leases of present users.
+//! The users who are present, and the renewal of their leases.
 
 use std::sync::atomic::AtomicI64;
 
@@ -80,4 +80,36 @@ async fn users_whom_the_engine_has_lost_arrive_again() {
         (String::new(), String::new())
     );
     node.app.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn presence_follows_users_and_not_their_connections() {
+    let node = node().await;
+    let bob = connect(&node, "0", "bob");
+    let room = "boards:b1:live";
+    node.join(&bob, room).await;
+    let present = frame(&bob).unwrap()["presence"].clone();
+    assert_eq!(present["count"], 1);
+    let (one, two) = (connect(&node, "1", "alice"), connect(&node, "2", "alice"));
+    node.join(&one, room).await;
+    assert_eq!(frame(&one).unwrap()["presence"]["count"], 2);
+    node.join(&two, room).await;
+    assert_eq!(event_soon(&bob).await, "presence_join alice");
+    let present = node.hub.presence(&bob, room, None).await.unwrap();
+    assert!(present.as_str().contains(r#""count":2,"truncated":false"#));
+    tokio::time::pause();
+    node.hub.ended(&one);
+    tokio::time::sleep(Duration::from_secs(6)).await;
+    assert_eq!(next_event(&bob), "", "alice has another connection");
+    // Away and back within the grace.
+    node.hub.unsubscribe(&two, room).await;
+    tokio::time::sleep(Duration::from_secs(4)).await;
+    node.join(&two, room).await;
+    tokio::time::sleep(Duration::from_secs(6)).await;
+    assert_eq!(next_event(&bob), "");
+    node.hub.ended(&two);
+    tokio::time::sleep(Duration::from_secs(4)).await;
+    assert_eq!(next_event(&bob), "");
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    assert_eq!(next_event(&bob), "presence_leave alice");
 }

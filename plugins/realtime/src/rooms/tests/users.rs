@@ -153,3 +153,25 @@ async fn users_who_leave_at_once_need_one_task() {
     tokio::time::sleep(Duration::from_secs(6)).await;
     assert_eq!(next_event(&watcher), "presence_leave user 7");
 }
+
+#[tokio::test]
+async fn a_session_that_ends_ends_its_connections_at_once() {
+    let node = node().await;
+    let (alice, bob) = (connect(&node, "1", "alice"), connect(&node, "2", "bob"));
+    let watch = tokio::spawn(Arc::clone(&node.hub).watch());
+    node.join(&alice, "boards:b1:live").await;
+    // The task listens once it has run.
+    tokio::task::yield_now().await;
+    node.sessions.ended.lock().push("alice".to_owned());
+    for _ in 0..200 {
+        node.sessions.feed.user_changed("alice");
+        if alice.is_closing() {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    assert_eq!(alice.closing(), Some(Close::SessionEnded));
+    assert_eq!(bob.closing(), None);
+    watch.abort();
+    node.app.stop().await.unwrap();
+}
