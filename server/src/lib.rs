@@ -9,6 +9,7 @@ mod clock;
 mod cx;
 pub mod event;
 pub mod http;
+mod indexing;
 mod lease;
 pub mod openapi;
 pub mod operation;

@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use crate::event::{Consumer, EventSink};
 use crate::http::{Middleware, NamedCheck, Registry, RouteAuth};
+use crate::indexing::Providers;
 use crate::permission::{Evaluator, YesNo};
 use crate::seal::Reseal;
-use crate::search::{Providers, SearchProvider};
+use crate::search::SearchProvider;
 use crate::{Actor, Error, Result};
 
 /// Gives the names in route policies their meaning.

@@ -14,8 +14,8 @@ use crate::audit::AuditLog;
 use crate::entity::Entity;
 use crate::event::Hub;
 use crate::http::{Claims, Clock, Endpoint, HttpService};
+use crate::indexing::Searches;
 use crate::resource::{Adapter, Adapters};
-use crate::search::Searches;
 use crate::store::Store;
 use crate::{Error, Result};
 

@@ -17,7 +17,8 @@ use super::request::Request;
 use super::{GuardArg, GuardDesc, MiddlewareDesc};
 use crate::entity::FieldDesc;
 use crate::operation::Subject;
-use crate::permission::{Evaluator, Permit};
+use crate::operation::permit::Permit;
+use crate::permission::Evaluator;
 use crate::suggest::did_you_mean;
 use crate::{Cx, Error, Result};
 

@@ -2,7 +2,7 @@
 
 use super::mounted::Target;
 use crate::filter::Filter;
-use crate::permission::Permit;
+use crate::operation::permit::Permit;
 use crate::resource::Outcome;
 use crate::{Cx, Error, Result};
 

@@ -12,7 +12,6 @@ use crate::filter::eval::{compare, matches};
 use crate::filter::{Filter, Op, Operand, Source};
 use crate::operation::OpSpec;
 use crate::operation::bind;
-use crate::permission;
 use crate::resource::{BoxFuture, Call, Executor, Form, Outcome, Table};
 use crate::store::{Projection, Row, Rows};
 use crate::validate::list_value;
@@ -243,7 +242,7 @@ async fn may_list(cx: &Cx, table: &Table) -> Result<Cx> {
     }
     match roles {
         Some(roles) if !roles.is_empty() && !actor.has_any_role(roles) => Err(Error::forbidden()),
-        _ => permission::may_list(table, cx).await,
+        _ => super::permit::may_list(table, cx).await,
     }
 }
 

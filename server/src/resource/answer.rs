@@ -9,9 +9,9 @@ use serde::de::DeserializeOwned;
 use super::Outcome;
 use super::adapter::{one, optional as at_most_one, page_of, records_of};
 use crate::entity::{Entity, FieldType, Page, Upserted};
-use crate::operation::{CustomOutput, OpSpec};
 use crate::{Error, Result, Value};
 use linchpin_core::__private::NumbersRow;
+use linchpin_core::operation::{CustomOutput, OpSpec};
 
 /// One record.
 ///

@@ -2,9 +2,10 @@
 //! checked literals already. This module checks values of consts, and formats, which the macro does
 //! not check.
 
+use linchpin_core::operation::OpSpec;
+
 use crate::entity::{DefaultDesc, EntityDesc};
 use crate::filter::SourceSpec;
-use crate::operation::OpSpec;
 use crate::validate::Validator;
 use crate::{Code, Error, Problem, Result, Value};
 

@@ -1,9 +1,10 @@
 //! Calls of operations by the methods that macros write.
 
+use linchpin_core::operation::OpSpec;
+
 use super::adapter::Adapter;
 use super::{Call, Form, Outcome, Table};
 use crate::entity::{Entity, PageArgs};
-use crate::operation::OpSpec;
 use crate::validate::canonical_value;
 use crate::{Cx, Result, Value};
 

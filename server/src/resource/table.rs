@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock, Weak};
 
+use linchpin_core::operation::{AssignSpec, OpSpec};
 use parking_lot::RwLock;
 
 use super::extensions::Extensions;
@@ -11,16 +12,15 @@ use super::integrity::{Dependent, Names, dependents};
 use super::key::valid_key;
 use super::prepared::{Change, Prepared};
 use super::statement::Statements;
-use super::{Call, CursorKey, Executor, Form, Outcome, computed, declared};
+use super::{CursorKey, Executor, Form, computed, declared};
 use crate::EntityEntry;
 use crate::clock::Clock;
 use crate::entity::{DefaultDesc, EntityDesc, Kind, UniqueDesc};
 use crate::filter::{Filter, Op, Operand, Source};
-use crate::operation::{AssignSpec, OpSpec};
 use crate::permission::Evaluator;
 use crate::store::{Plan, Projection, Reply, Row, Rows, SqlDriver, Store};
 use crate::validate::{Validator, canonical};
-use crate::{Code, Cx, Error, Problem, Result, Value};
+use crate::{Code, Cx, Error, Result, Value};
 
 /// One mounted entity: its description, its statements and its planned operations.
 pub struct Table {
@@ -496,66 +496,23 @@ impl Table {
         &self.cursors
     }
 
-    /// Runs an operation; plans it on first use.
-    ///
-    /// # Errors
-    /// The errors of the operation.
-    pub async fn run(&self, spec: &'static OpSpec, mut call: Call<'_>) -> Result<Outcome> {
-        let executor = self.executor(spec)?;
-        spec.complete(|| call.cx.now(), &mut call.args);
-        executor
-            .run(self, call)
-            .await
-            .map_err(|error| self.at_parameters(spec, error))
+    /// The planned form of an operation, if it is planned already.
+    pub(crate) fn planned(&self, name: &str) -> Option<Arc<dyn Executor>> {
+        self.operations.read().get(name).map(Arc::clone)
     }
 
-    /// Moves the problem of a key that names no record to the parameter with that key.
-    pub(crate) fn at_parameters(&self, spec: &OpSpec, error: Error) -> Error {
-        let at = |problem: &Problem| {
-            let field = self
-                .desc
-                .fields
-                .iter()
-                .position(|f| f.wire == problem.path)?;
-            let param = spec
-                .params
-                .iter()
-                .find(|p| p.field == field && p.entity.is_none())?;
-            Some(crate::operation::bind::param_path(param))
-        };
-        if error
-            .details()
-            .iter()
-            .all(|problem| problem.code != "reference")
-        {
-            return error;
-        }
-        let moved = |problem: &Problem| match at(problem).filter(|_| problem.code == "reference") {
-            Some(path) => Problem {
-                path,
-                ..problem.clone()
-            },
-            None => problem.clone(),
-        };
-        let details = error.details().iter().map(moved).collect();
-        error.with_details(details)
-    }
-
-    /// The planned form of an operation.
+    /// Declares an operation that is about to be planned.
     ///
     /// # Errors
-    /// When the store refuses a statement of it.
-    pub fn executor(&self, spec: &'static OpSpec) -> Result<Arc<dyn Executor>> {
-        if let Some(executor) = self.operations.read().get(spec.name) {
-            return Ok(Arc::clone(executor));
-        }
+    /// A value that it always writes and that its field does not allow.
+    pub(crate) fn declare(&self, spec: &'static OpSpec) -> Result<()> {
         self.statements.declare(spec);
-        declared::written(self.desc, &self.validator, spec)?;
-        let executor: Arc<dyn Executor> = Arc::from(crate::operation::plan(spec, self)?);
-        self.operations
-            .write()
-            .insert(spec.name, Arc::clone(&executor));
-        Ok(executor)
+        declared::written(self.desc, &self.validator, spec)
+    }
+
+    /// Keeps the planned form of an operation.
+    pub(crate) fn keep_planned(&self, name: &'static str, executor: &Arc<dyn Executor>) {
+        self.operations.write().insert(name, Arc::clone(executor));
     }
 }
 

@@ -11,19 +11,13 @@
 //! record is read again and its current state is indexed, so changes may arrive several times and
 //! in any order.
 
-mod feed;
-mod index;
-mod registry;
-#[cfg(all(test, feature = "sqlite"))]
-mod tests;
+pub(crate) mod index;
 
 use std::time::Duration;
 
 pub(crate) use index::{Find, Index};
-pub(crate) use registry::{Providers, Searches};
 
-use crate::Result;
-use crate::resource::BoxFuture;
+use crate::{BoxFuture, Result};
 
 /// The default time limit of a query.
 const PATIENCE: Duration = Duration::from_secs(5);

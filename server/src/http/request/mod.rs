@@ -29,7 +29,7 @@ use super::router::{App, Params};
 use super::serve::NO_STORE;
 use super::{input, path, precondition, query};
 use crate::operation::Answer;
-use crate::permission::Moved;
+use crate::operation::permit::Moved;
 use crate::resource::{Draft, Form, Includes, Outcome};
 use crate::validate::{Mode, read_draft};
 use crate::{Actor, Cx, Error, Problem, Result, Value};

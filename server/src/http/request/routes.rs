@@ -11,7 +11,7 @@ use crate::http::overrides::Inputs;
 use crate::http::permitted::{self, Permitted};
 use crate::http::{answer, response};
 use crate::operation::Answer;
-use crate::permission::Moved;
+use crate::operation::permit::Moved;
 use crate::resource::{Call, Draft, Outcome};
 use crate::validate::Mode;
 use crate::{Code, Error, Result, Value};

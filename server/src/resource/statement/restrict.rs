@@ -6,10 +6,11 @@
 use std::borrow::Cow;
 use std::sync::{Arc, OnceLock};
 
+use linchpin_core::operation::OpSpec;
+
 use super::Statements;
 use crate::cx::CallConditions;
 use crate::filter::{Filter, Source};
-use crate::operation::OpSpec;
 use crate::resource::cursor;
 use crate::resource::prepared::Prepared;
 use crate::resource::restriction::{Reach, Restriction, RouteRestriction};

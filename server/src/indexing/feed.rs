@@ -3,11 +3,11 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use super::Index;
 use super::index::CHUNK;
 use crate::Result;
 use crate::event::{Batch, EventSink};
 use crate::resource::{BoxFuture, Table};
+use crate::search::Index;
 
 /// Feeds the index of one entity.
 pub(super) struct Feed {

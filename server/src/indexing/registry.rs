@@ -6,12 +6,12 @@ use std::time::Duration;
 use futures_util::future::join_all;
 
 use super::feed::Feed;
-use super::index::{Index, cause, guarded};
-use super::{Opened, SearchProvider};
 use crate::EntityEntry;
 use crate::clock::Clock;
 use crate::event::Consumer;
 use crate::resource::Table;
+use crate::search::index::{Index, cause, guarded};
+use crate::search::{Opened, SearchProvider};
 use crate::store::Store;
 use crate::{Error, Result};
 

@@ -5,14 +5,9 @@
 //! statements of the call (`cx::CallConditions`), so that the decision and the change cannot
 //! diverge.
 
-mod judge;
-
 use std::fmt;
 
-pub(crate) use judge::{Moved, Permit, may_list};
-
-use crate::resource::BoxFuture;
-use crate::{Actor, Cx, Error, Result, Value};
+use crate::{Actor, BoxFuture, Cx, Error, Result, Value};
 
 /// The question to an evaluator: may this actor perform this action on records of this resource?
 #[derive(Clone, Copy, Debug)]

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use linchpin_core::policy::PermissionDesc;
 
-use super::{AccessRequest, Decision, Evaluator, RankRequest};
+use super::{AssignSpec, OpSpec, Subject, value_of};
 use crate::cx::{CallConditions, refused};
 use crate::entity::{DefaultDesc, EntityDesc, Kind, PageArgs, ScopeFrom};
 use crate::filter::{CtxPath, Filter, SourceSpec};
-use crate::operation::{AssignSpec, OpSpec, Subject, value_of};
+use crate::permission::{AccessRequest, Decision, Evaluator, RankRequest};
 use crate::resource::{Call, Form, Table};
 use crate::{Code, Cx, Error, Result, Value};
 
@@ -501,16 +501,13 @@ pub(crate) fn matches(
 ) -> Result<Filter> {
     let own = spec.kind.matches();
     if own.is_empty() {
-        let id = spec
-            .params
-            .iter()
-            .position(|p| p.place == crate::operation::Place::Id);
+        let id = spec.params.iter().position(|p| p.place == super::Place::Id);
         let id = id
             .and_then(|id| args.get(id).cloned().flatten())
             .ok_or_else(Error::not_found)?;
         return Ok(table.by_id(id));
     }
-    crate::operation::resolve(crate::operation::equalities(own), cx, args)
+    super::resolve(super::equalities(own), cx, args)
 }
 
 /// Validates the values that an operation writes.
@@ -532,7 +529,7 @@ fn valid(table: &Table, spec: &OpSpec, cx: &Cx, args: &[Option<Value>]) -> Resul
         form: &Form::Records,
         version: None,
     };
-    crate::operation::check(spec, table, &call, &written)
+    super::check(spec, table, &call, &written)
 }
 
 /// The value of a source, unless it is a parameter that the call omits.

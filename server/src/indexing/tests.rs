@@ -6,8 +6,8 @@ use std::sync::Arc;
 use linchpin_macros::{entity, package};
 use parking_lot::Mutex;
 
-use super::{Change, Hit, Opened, SearchIndex, SearchProvider, SearchQuery};
 use crate::resource::BoxFuture;
+use crate::search::{Change, Hit, Opened, SearchIndex, SearchProvider, SearchQuery};
 use crate::{App, Config, Cx, Package, Result};
 
 #[entity(search(provider = "ids", fields(title = 1)), routes(auth = none))]
