@@ -8,6 +8,7 @@ use linchpin::BoxFuture;
 use super::Inner;
 use super::state::{BLOCK, Record, State};
 use super::tops::{AT_ONCE, ATTEMPTS, millis, overtaken};
+use crate::engine::faults::{self, Fault};
 use crate::engine::feed::{Entries, Source};
 use crate::engine::{Epoch, Frame, MAX_READ, Position, Result, Stream};
 
@@ -82,9 +83,17 @@ impl Inner {
     /// The frame with a number, if it is the one at an offset.
     async fn frame_at(&self, place: Option<u64>, position: Position) -> Result<Option<Frame>> {
         let Some(seq) = place else { return Ok(None) };
-        let text = self.at(&self.names.frames_stream(), seq).await?;
-        let frame = text.and_then(|text| Record::read(&text)?.into_frame());
-        Ok(frame.filter(|frame| frame.position == position))
+        let Some(text) = self.at(&self.names.frames_stream(), seq).await? else {
+            return Ok(None);
+        };
+        let Some(record) = Record::read(&text) else {
+            tracing::error!(seq, "a frame of the realtime engine cannot be read");
+            faults::count(Fault::EntryUnreadable);
+            return Ok(None);
+        };
+        Ok(record
+            .into_frame()
+            .filter(|frame| frame.position == position))
     }
 
     /// The frame at an offset, if it is kept.
