@@ -1,10 +1,9 @@
-//! NATS servers that tests start, with a proxy before each that can end its connections.
+//! NATS servers that tests start.
 
-use std::io::{Read, Write};
-use std::net::{Shutdown, TcpListener, TcpStream};
+use std::io::{BufRead, BufReader};
+use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
@@ -13,15 +12,10 @@ use tempfile::TempDir;
 
 /// A server, which ends with its test.
 pub struct Nats {
-    /// The port of the proxy, for nodes.
     pub port: u16,
-    /// The port of the server.
-    pub direct: u16,
     pub folder: TempDir,
     settings: &'static str,
     server: Mutex<Option<Child>>,
-    proxied: Arc<Mutex<Vec<TcpStream>>>,
-    last_cut: Mutex<Option<Instant>>,
 }
 
 /// The settings of a server with `JetStream`. A frame of the suite is longer than 1 MiB.
@@ -33,18 +27,13 @@ pub fn single() -> Nats {
 
 pub fn with_settings(settings: &'static str) -> Nats {
     loop {
-        let direct = free_port();
-        let mut nats = Nats {
-            port: 0,
-            direct,
+        let nats = Nats {
+            port: free_port(),
             folder: tempfile::tempdir().expect("a folder"),
             settings,
             server: Mutex::default(),
-            proxied: Arc::default(),
-            last_cut: Mutex::default(),
         };
         if nats.try_up() {
-            nats.port = nats.proxy();
             return nats;
         }
     }
@@ -77,50 +66,6 @@ fn free_port() -> u16 {
 }
 
 impl Nats {
-    /// Passes connections on to the server.
-    fn proxy(&self) -> u16 {
-        let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a port");
-        let port = listener.local_addr().expect("an address").port();
-        let (direct, proxied) = (self.direct, Arc::clone(&self.proxied));
-        std::thread::spawn(move || {
-            for client in listener.incoming() {
-                let Ok(client) = client else { return };
-                // The server may be down: then the client is refused, too.
-                let Ok(server) = TcpStream::connect(("127.0.0.1", direct)) else {
-                    continue;
-                };
-                for (from, to) in [(&client, &server), (&server, &client)] {
-                    let mut ends = (clone(from), clone(to));
-                    from.set_nodelay(true).expect("a socket");
-                    std::thread::spawn(move || {
-                        let mut part = vec![0; 64 * 1024];
-                        while let Ok(length @ 1..) = ends.0.read(&mut part) {
-                            if ends.1.write_all(&part[..length]).is_err() {
-                                break;
-                            }
-                        }
-                        let _ = ends.1.shutdown(Shutdown::Both);
-                    });
-                }
-                proxied.lock().push(client);
-            }
-        });
-        port
-    }
-
-    /// Ends all connections of nodes. A node needs some milliseconds to connect again, so cuts that
-    /// follow each other faster are one.
-    pub fn cut(&self) {
-        let mut last = self.last_cut.lock();
-        if last.is_some_and(|last| last.elapsed() < Duration::from_millis(50)) {
-            return;
-        }
-        *last = Some(Instant::now());
-        for client in self.proxied.lock().drain(..) {
-            let _ = client.shutdown(Shutdown::Both);
-        }
-    }
-
     /// Starts the server again on its port.
     pub fn up(&self) {
         assert!(self.try_up(), "another program has taken the port");
@@ -129,7 +74,12 @@ impl Nats {
     /// Starts the server; returns whether it runs. It ends at once if another program has its port.
     fn try_up(&self) -> bool {
         let config = self.folder.path().join("server.conf");
-        let settings = format!("listen: 127.0.0.1:{}\n{}\n", self.direct, self.settings);
+        let settings = format!(
+            "listen: 127.0.0.1:{}\nserver_name: '{}'\n{}\n",
+            self.port,
+            self.name(),
+            self.settings
+        );
         std::fs::write(&config, settings).expect("a file");
         let mut command = Command::new(program());
         command
@@ -150,19 +100,21 @@ impl Nats {
             assert!(Instant::now() < until, "NATS does not start");
             std::thread::sleep(Duration::from_millis(5));
         }
-        // Another server may have answered on this port after ours has ended.
-        if server.try_wait().expect("a child process").is_some() {
-            return false;
-        }
         *self.server.lock() = Some(server);
         true
     }
 
+    fn name(&self) -> String {
+        let name = self.folder.path().file_name().expect("a name");
+        name.to_string_lossy().into_owned()
+    }
+
+    /// Whether this server answers, and not another one on its port.
     fn answers(&self) -> bool {
-        let mut greeting = [0; 4];
-        TcpStream::connect(("127.0.0.1", self.direct))
-            .and_then(|mut server| server.read_exact(&mut greeting))
-            .is_ok()
+        let mut greeting = String::new();
+        TcpStream::connect(("127.0.0.1", self.port))
+            .and_then(|server| BufReader::new(server).read_line(&mut greeting))
+            .is_ok_and(|_| greeting.contains(&self.name()))
     }
 
     /// Ends the server, which writes its data first.
@@ -174,12 +126,8 @@ impl Nats {
             }
             let _ = server.wait();
         }
-        assert!(TcpStream::connect(("127.0.0.1", self.direct)).is_err());
+        assert!(TcpStream::connect(("127.0.0.1", self.port)).is_err());
     }
-}
-
-fn clone(stream: &TcpStream) -> TcpStream {
-    stream.try_clone().expect("a socket")
 }
 
 impl Drop for Nats {

@@ -78,6 +78,8 @@ impl Inner {
                 earlier => {
                     let mut own = self.load(&subject, stream.history).await?;
                     own.take_prints(earlier);
+                    // It is not needed, and could be long.
+                    own.frame = None;
                     fresh = true;
                     own
                 }
@@ -146,6 +148,7 @@ impl Inner {
                 state,
                 at: now,
                 stored: true,
+                frame: None,
                 prints,
             });
             if let Some(oldest) = oldest {

@@ -178,6 +178,19 @@ impl NatsEngine {
     }
 }
 
+/// Faults, for tests.
+#[cfg(any(test, feature = "test-util"))]
+impl NatsEngine {
+    /// Ends the connection. The engine connects again.
+    pub async fn disconnect(&self) {
+        let client = self.0.driver.lock().clone();
+        if let Some(client) = client {
+            // It fails if the engine is closed.
+            let _ = client.force_reconnect().await;
+        }
+    }
+}
+
 impl Inner {
     /// What the node remembers of a stream.
     fn slot(&self, stream: &str) -> Slot {

@@ -7,7 +7,7 @@ use linchpin::BoxFuture;
 
 use super::Inner;
 use super::state::{BLOCK, Record, State};
-use super::tops::{AT_ONCE, ATTEMPTS, millis, overtaken};
+use super::tops::{AT_ONCE, ATTEMPTS, Known, millis, overtaken};
 use crate::engine::faults::{self, Fault};
 use crate::engine::feed::{Entries, Source};
 use crate::engine::{Epoch, Frame, MAX_READ, Position, Result, Stream};
@@ -81,7 +81,17 @@ impl Inner {
     }
 
     /// The frame with a number, if it is the one at an offset.
-    async fn frame_at(&self, place: Option<u64>, position: Position) -> Result<Option<Frame>> {
+    async fn frame_at(
+        &self,
+        known: &Known,
+        place: Option<u64>,
+        position: Position,
+    ) -> Result<Option<Frame>> {
+        if let Some(frame) = &known.frame
+            && frame.position == position
+        {
+            return Ok(Some(frame.clone()));
+        }
         let Some(seq) = place else { return Ok(None) };
         let Some(text) = self.at(&self.names.frames_stream(), seq).await? else {
             return Ok(None);
@@ -97,14 +107,15 @@ impl Inner {
     }
 
     /// The frame at an offset, if it is kept.
-    pub(super) async fn frame(&self, state: &State, offset: u64) -> Result<Option<Frame>> {
+    pub(super) async fn frame(&self, known: &Known, offset: u64) -> Result<Option<Frame>> {
+        let state = &known.state;
         let places = self.places(state, offset..=offset).await?;
         let place = places.seqs.first().copied().flatten();
         let position = Position {
             offset,
             ..state.top
         };
-        self.frame_at(place, position).await
+        self.frame_at(known, place, position).await
     }
 
     /// The frames at some offsets, after the last one that is not kept. Returns whether one is
@@ -112,9 +123,10 @@ impl Inner {
     async fn frames(
         &self,
         stream: &Stream,
-        state: &State,
+        known: &Known,
         offsets: RangeInclusive<u64>,
     ) -> Result<(Vec<Frame>, bool)> {
+        let state = &known.state;
         let places = self.places(state, offsets).await?;
         let since = self.now() - millis(stream.history.kept_ttl());
         let (mut frames, mut bytes, mut missing) = (Vec::new(), 0, false);
@@ -124,7 +136,7 @@ impl Inner {
                     offset,
                     ..state.top
                 };
-                self.frame_at(place, position)
+                self.frame_at(known, place, position)
             })
             .buffered(AT_ONCE);
         while let Some(frame) = read.next().await {
@@ -160,7 +172,7 @@ impl Inner {
                 return Ok(entries);
             }
             let until = after.saturating_add(max).min(state.top.offset);
-            let (frames, missing) = self.frames(stream, state, after + 1..=until).await?;
+            let (frames, missing) = self.frames(stream, &known, after + 1..=until).await?;
             if missing {
                 // A new epoch removes the frames of the former one.
                 let now = self.open(stream).await?;

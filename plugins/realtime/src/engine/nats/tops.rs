@@ -9,7 +9,7 @@ use futures_util::stream::{self, StreamExt};
 use super::Inner;
 use super::state::{BLOCK, Kind, Record, State, print};
 use crate::engine::faults::{self, Fault};
-use crate::engine::{EngineError, EventId, History, Result, Stream};
+use crate::engine::{EngineError, EventId, Frame, History, Result, Stream};
 
 /// How often a step is tried if other nodes change the stream at the same time.
 pub(super) const ATTEMPTS: usize = 100;
@@ -39,6 +39,8 @@ pub(super) struct Known {
     pub(super) at: i64,
     /// Whether the state is stored. Otherwise the next message replaces all earlier ones.
     pub(super) stored: bool,
+    /// The last message, if it is a frame and was just read.
+    pub(super) frame: Option<Frame>,
     /// The prints of the events of the last frames, the newest one last.
     pub(super) prints: Option<VecDeque<u32>>,
 }
@@ -51,6 +53,7 @@ impl Known {
             state: State::begin(fences, expires),
             at: 0,
             stored: false,
+            frame: None,
             prints: Some(VecDeque::new()),
         }
     }
@@ -107,6 +110,7 @@ impl Inner {
         let at = record.at;
         let mut known = Known {
             seq: stored.seq,
+            frame: record.clone().into_frame(),
             state: record.into_state(stored.seq),
             at,
             stored: true,
@@ -142,6 +146,7 @@ impl Inner {
             at: record.at,
             state: record.state,
             stored: true,
+            frame: None,
             prints: None,
         }))
     }
@@ -244,7 +249,7 @@ impl Inner {
             .collect();
         // Two events may have the same print.
         for offset in found {
-            let frame = self.frame(&known.state, offset).await?;
+            let frame = self.frame(known, offset).await?;
             if frame.is_some_and(|frame| frame.event == *event) {
                 return Ok(Some(offset));
             }

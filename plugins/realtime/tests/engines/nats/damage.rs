@@ -10,7 +10,7 @@ use crate::faults::Faults;
 
 #[tokio::test]
 async fn a_foreign_message_on_the_subject_of_a_stream_is_replaced() {
-    let (nats, faults) = (single(), Faults::default());
+    let (nats, faults) = (bed(), Faults::default());
     let _counted = set_default_local_recorder(&faults);
     let engine = nats.node(TestClock::default().clock()).await;
     let client = nats.client().await;
@@ -82,7 +82,7 @@ async fn a_foreign_message_on_the_subject_of_a_stream_is_replaced() {
 
 #[tokio::test]
 async fn a_message_that_is_too_long_or_unreadable_ends_nothing() {
-    let (nats, faults) = (single(), Faults::default());
+    let (nats, faults) = (bed(), Faults::default());
     let _counted = set_default_local_recorder(&faults);
     let engine = nats.node(TestClock::default().clock()).await;
     let stream = Stream::new("tasks:1:live", History::default());
@@ -119,7 +119,7 @@ async fn a_message_that_is_too_long_or_unreadable_ends_nothing() {
 
 #[tokio::test]
 async fn a_name_cannot_reach_other_streams() {
-    let nats = single();
+    let nats = bed();
     let engine = nats.node(TestClock::default().clock()).await;
     let names = ["a", "a.b", "*", ">", "a.*", "a\r\nPUB x 0", "=2A", "ü", " "];
     let streams = names.map(|name| Stream::new(name, History::default()));
@@ -146,7 +146,7 @@ async fn a_name_cannot_reach_other_streams() {
 /// A stream that was removed, and nobody appends: the check finds it.
 #[tokio::test]
 async fn lost_data_is_found_without_an_append() {
-    let (nats, clock) = (single(), TestClock::default());
+    let (nats, clock) = (bed(), TestClock::default());
     let engine = nats.checking(&clock).await;
     let stream = Stream::new("tasks:1:live", History::default());
     let mut live = engine.subscribe(&stream).await.unwrap();
@@ -182,7 +182,7 @@ fn copy(from: &Path, to: &Path) {
 
 #[tokio::test]
 async fn a_restored_backup_is_one_reset_and_a_new_epoch() {
-    let nats = single();
+    let nats = bed();
     let clock = TestClock::default();
     let (a, b) = (
         nats.node(clock.clock()).await,
@@ -201,8 +201,10 @@ async fn a_restored_backup_is_one_reset_and_a_new_epoch() {
     copy(&store, &backup);
     nats.up();
     let until_back = async |event: &str| {
-        while a.append(&[append(&stream, event, None)]).await.is_err() {
-            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        let until = Instant::now() + Duration::from_secs(20);
+        while let Err(error) = a.append(&[append(&stream, event, None)]).await {
+            assert!(Instant::now() < until, "{error:?}");
+            tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };
     until_back("4").await;

@@ -1,7 +1,5 @@
 //! Histories of several blocks, and the removal of old frames.
 
-use std::time::Duration;
-
 use linchpin_realtime::engine::Position;
 
 use super::*;
@@ -16,7 +14,7 @@ async fn fill(engine: &dyn Engine, stream: &Stream, events: std::ops::Range<u64>
 /// A node that has not appended yet knows the events of the whole history.
 #[tokio::test]
 async fn an_old_event_is_found_and_all_frames_are_read() {
-    let (nats, clock) = (single(), TestClock::default());
+    let (nats, clock) = (bed(), TestClock::default());
     let (a, b) = (
         nats.node(clock.clock()).await,
         nats.node(clock.clock()).await,
@@ -65,7 +63,7 @@ async fn an_old_event_is_found_and_all_frames_are_read() {
 /// Frames beyond the declared size are removed after a while, and those within stay.
 #[tokio::test]
 async fn a_history_does_not_grow_beyond_its_size() {
-    let nats = single();
+    let nats = bed();
     let engine = nats.node(TestClock::default().clock()).await;
     let stream = Stream::new("tasks:1:live", History::default());
     for part in 0..20 {
@@ -85,7 +83,7 @@ async fn a_history_does_not_grow_beyond_its_size() {
 /// The frames of a stream without new ones are removed when they are too old. The position stays.
 #[tokio::test]
 async fn frames_that_are_too_old_are_removed_and_the_position_stays() {
-    let (nats, clock) = (single(), TestClock::default());
+    let (nats, clock) = (bed(), TestClock::default());
     let engine = nats.checking(&clock).await;
     let stream = Stream::new("tasks:1:live", History::default());
     let mut live = engine.subscribe(&stream).await.unwrap();
@@ -94,9 +92,13 @@ async fn frames_that_are_too_old_are_removed_and_the_position_stays() {
         assert!(matches!(next(&mut live).await, Delivery::Frame(_)));
     }
     clock.advance(Duration::from_mins(11));
-    while nats.messages_of(&stream).await > 1 {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    let removed = async {
+        while nats.messages_of(&stream).await > 1 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    let removed = tokio::time::timeout(Duration::from_secs(20), removed);
+    removed.await.expect("frames are removed in time");
     assert_eq!(engine.top(&stream).await.unwrap(), top);
     assert_eq!(fill(&engine, &stream, 101..102).await.offset, 101);
     match next(&mut live).await {

@@ -25,7 +25,7 @@ async fn a_server_that_cannot_be_used_is_named_without_secrets() {
         with_settings("max_payload: 1000\njetstream {}"),
     );
     let (password, token) = (with_settings(PASSWORD), with_settings(TOKEN));
-    let url = |nats: &Nats, user: &str| format!("nats://{user}127.0.0.1:{}", nats.direct);
+    let url = |nats: &Nats, user: &str| format!("nats://{user}127.0.0.1:{}", nats.port);
     for (url, unavailable, expected) in [
         (
             url(&plain, ""),
@@ -98,7 +98,7 @@ async fn a_server_that_cannot_be_used_is_named_without_secrets() {
 
 #[tokio::test]
 async fn a_stream_with_other_settings_is_refused_and_other_limits_are_not() {
-    let nats = single();
+    let nats = bed();
     let options = NatsEngineOptions::new(format!("nats://127.0.0.1:{}", nats.port));
     let settings = json!({ "name": STREAMS[0], "subjects": ["linchpin.frames.>"] });
     nats.ask(&format!("CREATE.{}", STREAMS[0]), settings).await;
@@ -124,7 +124,7 @@ async fn a_missing_permission_is_told_apart_from_a_server_that_is_down() {
         authorization { users = [{ user: app, password: 'secret', permissions: {
             publish: ['$JS.API.>', 'other.>'], subscribe: '>' } }] }";
     let nats = with_settings(LIMITED);
-    let url = format!("nats://app:secret@127.0.0.1:{}", nats.direct);
+    let url = format!("nats://app:secret@127.0.0.1:{}", nats.port);
     let clock = TestClock::default().clock();
     let engine = NatsEngine::new(&NatsEngineOptions::new(url), clock).unwrap();
     engine.start().await.unwrap();
