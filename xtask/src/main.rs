@@ -19,7 +19,7 @@ use steps::{cargo, step};
 /// set, so that everything is built once.
 const FEATURES: [&str; 2] = [
     "--features",
-    "linchpin/postgres,linchpin-migrate/fault-injection,linchpin-auth/postgres,linchpin-auth/test-util,linchpin-benches/auth,linchpin-benches/postgres,linchpin-realtime/nats,linchpin-realtime/postgres,linchpin-realtime/redis,linchpin-realtime/test-util,quickstart/postgres,tasks/postgres,shop/postgres",
+    "linchpin/postgres,linchpin-migrate/fault-injection,linchpin-auth/postgres,linchpin-auth/test-util,linchpin-benches/auth,linchpin-benches/postgres,linchpin-realtime/postgres,linchpin-realtime/redis,linchpin-realtime/test-util,quickstart/postgres,tasks/postgres,shop/postgres",
 ];
 
 /// Lints compile dependencies with the settings of tests, so that build-time code (macros, C
