@@ -1,7 +1,7 @@
 //! The programs for tests of plugins and migrations. For authentication: an independent generator of
 //! one-time codes, a real mail server, other token libraries, a browser, an identity provider, a
-//! client of its routes, and a client of OpenAPI documents. For realtime: a Redis server, a NATS server,
-//! two proxies, a client of server-sent events, and three WebSocket clients. For webhooks and push: libraries that
+//! client of its routes, and a client of OpenAPI documents. For realtime: a Redis server, two proxies,
+//! a client of server-sent events, and three WebSocket clients. For webhooks and push: libraries that
 //! sign, verify and decrypt. For migrations: a linter of their SQL.
 
 use std::os::unix::fs::MetadataExt;
@@ -44,7 +44,7 @@ const PUSH: &str = concat!(
 );
 
 /// The name of each program, the command that checks it, and the command that installs it.
-const PEERS: [(&str, &[&str], &[&str]); 23] = [
+const PEERS: [(&str, &[&str], &[&str]); 22] = [
     (
         "openssl",
         &["openssl", "version"],
@@ -55,12 +55,7 @@ const PEERS: [(&str, &[&str], &[&str]); 23] = [
         &["redis-server", "--version"],
         &["apt-get", "install", "redis-server"],
     ),
-    // Debian installs these in a folder that is not in every user's search path.
-    (
-        "nats-server",
-        &["sh", "-c", "PATH=$PATH:/usr/sbin nats-server --version"],
-        &["apt-get", "install", "nats-server"],
-    ),
+    // Debian installs both in a folder that is not in every user's search path.
     (
         "nginx",
         &["sh", "-c", "PATH=$PATH:/usr/sbin nginx -v"],
