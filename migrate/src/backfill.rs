@@ -28,6 +28,9 @@ const SHOWN: usize = 20;
 const PASSES: usize = 10;
 /// The maximum number of rows of a batch.
 const LARGEST: u64 = 10_000;
+/// The number of rows up to which batches grow if there are pauses between them. While a batch
+/// runs, requests wait longer, so many short batches delay fewer of them than a few long ones.
+const LARGEST_BETWEEN_PAUSES: u64 = 1_000;
 /// The rows of the first batch of a counter. Each may have many counted records.
 const COUNTERS: u64 = 50;
 /// The lag of a replica at which a backfill pauses.
@@ -38,7 +41,8 @@ const LOOK: Duration = Duration::from_secs(1);
 /// The speed of a backfill.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Pace {
-    /// The number of rows of the first batch, 1 to 10,000. Later ones adapt to `target`.
+    /// The number of rows of the first batch, 1 to 10,000. Later ones adapt to `target`, and grow to
+    /// at most 10,000 rows without pauses, with them to at most 1,000 or this number.
     pub batch: u64,
     /// The share of time that batches take; the rest are pauses. Over 0, at most 1.
     pub duty: f64,
@@ -56,6 +60,17 @@ impl Default for Pace {
             duty: 0.5,
             max_rate: None,
             target: None,
+        }
+    }
+}
+
+impl Pace {
+    /// The number of rows up to which batches grow.
+    fn largest(&self) -> u64 {
+        if self.duty < 1.0 {
+            self.batch.clamp(LARGEST_BETWEEN_PAUSES, LARGEST)
+        } else {
+            LARGEST
         }
     }
 }
@@ -184,11 +199,11 @@ impl Progress {
     }
 
     /// Changes the size of batches so that one takes the wanted time.
-    fn adapt(&mut self, took: Duration, target: Duration) {
+    fn adapt(&mut self, took: Duration, target: Duration, largest: u64) {
         if took > target * 2 {
             self.batch = (self.batch / 2).max(1);
         } else if took < target / 2 {
-            self.batch = (self.batch * 2).min(LARGEST);
+            self.batch = (self.batch * 2).min(largest);
         }
     }
 
@@ -289,7 +304,7 @@ impl Backfill<'_> {
             }
             let took = begin.elapsed();
             let target = self.pace.target.unwrap_or(self.dialect.batch_time());
-            self.state.adapt(took, target);
+            self.state.adapt(took, target, self.pace.largest());
             if visited < limit {
                 return Ok(());
             }
@@ -467,11 +482,26 @@ mod tests {
             refused: Vec::new(),
             failed: 0,
         };
-        state.adapt(Duration::from_millis(300), Duration::from_millis(100));
-        assert_eq!(state.batch, 500);
-        state.adapt(Duration::from_millis(10), Duration::from_millis(100));
-        assert_eq!(state.batch, 1_000);
+        let mut after = |took, pace: &Pace| {
+            let target = Duration::from_millis(100);
+            state.adapt(Duration::from_millis(took), target, pace.largest());
+            state.batch
+        };
         let pace = Pace::default();
+        assert_eq!(after(300, &pace), 500);
+        assert_eq!(after(10, &pace), 1_000);
+        // Batches between pauses stay short, unless the caller starts with longer ones.
+        assert_eq!(after(10, &pace), 1_000);
+        let larger = Pace {
+            batch: 1_500,
+            ..Pace::default()
+        };
+        assert_eq!(after(10, &larger), 1_500);
+        let without_pauses = Pace {
+            duty: 1.0,
+            ..Pace::default()
+        };
+        assert_eq!(after(10, &without_pauses), 3_000);
         assert_eq!(
             pause(Duration::from_millis(100), &pace, 10),
             Duration::from_millis(100)
