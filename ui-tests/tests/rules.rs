@@ -312,6 +312,11 @@ const NEIGHBOURS: &[(&[&str], &str, &str)] = &[
     ),
     (&["channel/rooms"], "channel/neighbours.rs", "// rooms:"),
     (
+        &["channel/unlisted"],
+        "channel/neighbours.rs",
+        "// unlisted:",
+    ),
+    (
         &["sse/path", "sse/auth"],
         "sse/neighbours.rs",
         "// path, auth:",
@@ -321,6 +326,7 @@ const NEIGHBOURS: &[(&[&str], &str, &str)] = &[
         "sse/neighbours.rs",
         "// partition, events, options:",
     ),
+    (&["sse/unlisted"], "sse/neighbours.rs", "// unlisted:"),
     (&["webhooks/events"], "webhooks/neighbours.rs", "// events:"),
     (&["webhooks/when"], "webhooks/neighbours.rs", "// when:"),
 ];

@@ -35,6 +35,18 @@ pub(super) fn of(naming: &Naming, entity: &EntityDesc, error: rusqlite::Error) -
     }
 }
 
+/// The error of a write whose group was undone because of another write of it, which failed with
+/// `cause`. If that one did not find a name, then each write of the group may run again under the
+/// names of now, so that the error is one of [`missing_in`].
+pub(super) fn undone(cause: &str) -> Error {
+    if missing(cause).is_some() {
+        let code = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_ERROR);
+        let of = rusqlite::Error::SqliteFailure(code, Some(cause.to_owned()));
+        return Error::unavailable(of);
+    }
+    Error::unavailable(format!("the group of writes was not committed: {cause}"))
+}
+
 /// Whether another connection holds the lock.
 pub(super) fn is_busy(error: &Error) -> bool {
     matches!(

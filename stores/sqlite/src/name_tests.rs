@@ -12,7 +12,7 @@ use linchpin_conformance::{
 use linchpin_core::Code;
 use linchpin_core::filter::{Filter, Op, Operand, Source};
 use linchpin_core::store::create_tables;
-use linchpin_core::store::{Order, SqlAnswer, SqlQuery, TableNames};
+use linchpin_core::store::{Assign, AssignValue, Order, SqlAnswer, SqlQuery, TableNames};
 
 fn execute(store: &SqliteStore, statements: Vec<String>) -> BoxFuture<'_, Result<()>> {
     Box::pin(async move {
@@ -200,6 +200,71 @@ async fn a_write_in_a_transaction_of_its_own_is_repeated_under_the_new_names() {
     let records = rows.witnessed();
     assert_eq!(records.len(), 1);
     assert_eq!(records[0][0], Value::Text("a".to_owned()));
+    store.close().await;
+}
+
+/// The column of one field is renamed while writes wait. An update of another field is carried out,
+/// but its record cannot be read under the former name, and the group is undone.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_group_of_writes_that_meets_the_change_of_names_is_repeated() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let store = Arc::new(open(&folder));
+    create_tables(&*store, &[&THING]).await.expect("created");
+    let rename = "ALTER TABLE conformance_things RENAME COLUMN meta TO former";
+    let renamed = execute(&store, vec![rename.to_owned()]).await;
+    renamed.expect("renamed");
+    let mut table = TableNames::new("conformance_things".to_owned());
+    table.columns.insert("meta".to_owned(), "former".to_owned());
+    store.set_names(Arc::new(Names {
+        epoch: 1,
+        tables: [("conformance_things".to_owned(), table)].into(),
+    }));
+    let of = Arc::downgrade(&store);
+    store.on_stale_names(Arc::new(move || {
+        if let Some(store) = of.upgrade() {
+            store.set_names(Arc::new(Names {
+                epoch: 2,
+                ..Names::default()
+            }));
+        }
+        Box::pin(async { Ok(()) })
+    }));
+    let insert = store.prepare(&THING, Plan::Insert).expect("a plan");
+    let keys: Vec<String> = (0..8).map(|n| n.to_string()).collect();
+    for key in &keys {
+        let stored = store.run(&insert, thing(key, key), Rows::count()).await;
+        stored.expect("stored");
+    }
+    let arg = |index| Source::Arg {
+        index,
+        nullable: true,
+    };
+    let update = Plan::Update {
+        filter: Filter::eq_arg(0, 0),
+        set: vec![Assign {
+            field: 2,
+            value: AssignValue::Set(arg(1)),
+        }],
+        pick: None,
+    };
+    let update = store.prepare(&THING, update).expect("a plan");
+
+    // The first write waits for the lock of another process, and the others wait behind it.
+    let other = rusqlite::Connection::open(folder.path().join("test.db")).expect("opened");
+    let rename = "BEGIN IMMEDIATE; ALTER TABLE conformance_things RENAME COLUMN former TO meta";
+    other.execute_batch(rename).expect("renamed");
+    let writes: Vec<_> = keys
+        .iter()
+        .map(|key| {
+            let args = vec![Value::Text(key.clone()), Value::Text("new".to_owned())];
+            store.run(&update, args, Rows::records(&THING))
+        })
+        .collect();
+    other.execute_batch("COMMIT").expect("committed");
+    for write in writes {
+        let written = write.await.expect("written");
+        assert_eq!(written.count, 1);
+    }
     store.close().await;
 }
 

@@ -336,7 +336,8 @@ fn commit(
             }
             Some(_) => Err(Error::unavailable("the group of writes was undone")),
         };
-        // A full or failing disk ends the whole transaction, not only the statement.
+        // A full or failing disk ends the whole transaction, not only the statement. So does a
+        // record that was written and cannot be read, because a name of it has changed.
         if lost.is_none() && connection.is_autocommit() {
             lost = Some(outcome.as_ref().err().map(cause).unwrap_or_default());
         }
@@ -364,9 +365,7 @@ fn commit(
     for (answer, outcome) in done {
         // All of them: even a refusal may depend on a write of the group that is now rolled back.
         let outcome = match &committed {
-            Err(text) => Err(Error::unavailable(format!(
-                "the group of writes was not committed: {text}"
-            ))),
+            Err(cause) => Err(error::undone(cause)),
             Ok(()) => outcome,
         };
         finish(answer, outcome);

@@ -200,3 +200,24 @@ fn rooms_have_one_name() {
     );
     assert_eq!(room_name::<ContainerLive>(""), Err(InvalidRoom));
 }
+
+// unlisted:
+mod listed {
+    #![deny(dead_code)]
+
+    use linchpin_realtime::channel;
+    use linchpin_realtime::channel::Declared;
+
+    use super::Container;
+
+    #[channel(of = Container, name = "listed")]
+    enum ContainerListed {
+        #[on(Container::updated)]
+        Container(Container),
+    }
+
+    #[test]
+    fn a_private_channel_in_a_list_gives_no_warning() {
+        let _ = Declared::default().channel::<ContainerListed>();
+    }
+}

@@ -79,3 +79,23 @@ fn the_descriptor_holds_what_is_declared() {
     assert_eq!(MINE.doc, "What is mine.");
     assert!(MINE.filter.is_some_and(|filter| filter.function == "mine"));
 }
+
+// unlisted:
+mod listed {
+    #![deny(dead_code)]
+
+    use linchpin_realtime::channel::Declared;
+    use linchpin_realtime::sse;
+
+    use super::Note;
+
+    sse! {
+        const LISTED = "/__sse/listed";
+        Note: [created],
+    }
+
+    #[test]
+    fn a_private_endpoint_in_a_list_gives_no_warning() {
+        let _ = Declared::default().sse(LISTED);
+    }
+}
