@@ -14,6 +14,8 @@ mod postgres_tests;
 mod sqlite_tests;
 mod taken;
 #[cfg(test)]
+mod taken_tests;
+#[cfg(test)]
 mod tests;
 
 use std::collections::BTreeMap;

@@ -48,7 +48,7 @@ impl Dialect for Model {
     }
 }
 
-fn field(kind: &str, optional: bool) -> FieldSnapshot {
+pub(super) fn field(kind: &str, optional: bool) -> FieldSnapshot {
     FieldSnapshot {
         kind: kind.to_owned(),
         column: String::new(),
@@ -61,7 +61,7 @@ fn field(kind: &str, optional: bool) -> FieldSnapshot {
     }
 }
 
-fn entity(name: &str, fields: &[(&str, FieldSnapshot)]) -> EntitySnapshot {
+pub(super) fn entity(name: &str, fields: &[(&str, FieldSnapshot)]) -> EntitySnapshot {
     let mut all = BTreeMap::from([(
         "id".to_owned(),
         FieldSnapshot {
@@ -100,7 +100,7 @@ fn entity(name: &str, fields: &[(&str, FieldSnapshot)]) -> EntitySnapshot {
     }
 }
 
-fn indexed(mut entity: EntitySnapshot, unique: bool, fields: &[&str]) -> EntitySnapshot {
+pub(super) fn indexed(mut entity: EntitySnapshot, unique: bool, fields: &[&str]) -> EntitySnapshot {
     let columns: Vec<&str> = fields
         .iter()
         .map(|field| entity.fields[*field].column.as_str())
@@ -127,7 +127,7 @@ fn indexed(mut entity: EntitySnapshot, unique: bool, fields: &[&str]) -> EntityS
     entity
 }
 
-fn snapshot(entities: impl IntoIterator<Item = EntitySnapshot>) -> Snapshot {
+pub(super) fn snapshot(entities: impl IntoIterator<Item = EntitySnapshot>) -> Snapshot {
     Snapshot {
         format: Snapshot::FORMAT,
         entities: entities
@@ -179,7 +179,7 @@ pub(super) fn steps_of(before: &Snapshot, after: &Snapshot, dialect: &dyn Dialec
     lower(&link, &terrain)
 }
 
-fn steps(before: &Snapshot, after: &Snapshot, rebuilds: bool) -> Lowered {
+pub(super) fn steps(before: &Snapshot, after: &Snapshot, rebuilds: bool) -> Lowered {
     steps_of(before, after, &Model { rebuilds })
 }
 
@@ -195,7 +195,7 @@ fn sorted(tables: Tables) -> Tables {
         .collect()
 }
 
-fn lead_to(before: &Snapshot, after: &Snapshot) {
+pub(super) fn lead_to(before: &Snapshot, after: &Snapshot) {
     for rebuilds in [false, true] {
         let lowered = steps(before, after, rebuilds);
         let mut tables = before.tables();
@@ -230,7 +230,7 @@ pub(super) fn shown(step: &Step) -> String {
     )
 }
 
-fn lines(before: &Snapshot, after: &Snapshot, rebuilds: bool) -> String {
+pub(super) fn lines(before: &Snapshot, after: &Snapshot, rebuilds: bool) -> String {
     let lowered = steps(before, after, rebuilds);
     lowered
         .steps
@@ -281,75 +281,6 @@ fn a_renamed_field_keeps_its_values_and_its_index() {
             lines(&before, &after, rebuilds),
             "0002.01 contract renameColumn posts view_count breaking\n\
              0002.02 contract renameIndex posts ix_posts_view_count breaking"
-        );
-    }
-    lead_to(&before, &after);
-}
-
-/// A development start without `rename_from` has added `view_count`, with an index.
-#[test]
-fn a_renamed_field_replaces_a_field_of_that_name_that_a_draft_has_added() {
-    let added = entity(
-        "posts",
-        &[
-            ("views", field("integer", false)),
-            ("view_count", field("integer", true)),
-        ],
-    );
-    let before = snapshot([indexed(added, false, &["view_count"])]);
-    let renamed = FieldSnapshot {
-        former_names: vec!["views".to_owned()],
-        ..field("integer", false)
-    };
-    let fields = [("view_count", renamed.clone())];
-    let after = snapshot([indexed(entity("posts", &fields), false, &["view_count"])]);
-    assert_eq!(
-        lines(&before, &after, true),
-        "0002.01 expand createIndex posts ix_posts_view_count__next safe\n\
-         0002.02 contract rebuildTable posts - destructive"
-    );
-    let lowered = steps(&before, &after, true);
-    let Work::Schema(Action::Rebuild { columns, .. }) = &lowered.steps[1].work else {
-        panic!("{lowered:?}")
-    };
-    let copied = ("view_count".to_owned(), "views".to_owned());
-    assert!(columns.contains(&copied), "{columns:?}");
-    assert_eq!(
-        lowered.notes,
-        [
-            "a development start added field `view_count` to `posts`; its values are dropped, because \
-          `views` is renamed to `view_count`"
-        ]
-    );
-    lead_to(&before, &after);
-
-    // The field came from `views` in an earlier migration: it stays, and a later `views` goes.
-    let fields = [("views", field("integer", false)), ("view_count", renamed)];
-    let recorded = snapshot([entity("posts", &fields)]);
-    let lowered = steps(&recorded, &after, false);
-    let dropped = lowered
-        .steps
-        .iter()
-        .filter(|step| step.kind == "dropColumn");
-    let dropped: Vec<_> = dropped.map(|step| step.object.as_deref()).collect();
-    assert_eq!(dropped, [Some("views")]);
-    assert_eq!(lowered.notes, [""; 0]);
-}
-
-#[test]
-fn a_renamed_entity_replaces_a_table_of_that_name_that_a_draft_has_added() {
-    let fields = [("views", field("integer", false))];
-    let of = |name| indexed(entity(name, &fields), false, &["views"]);
-    let before = snapshot([of("posts"), of("articles")]);
-    let mut renamed = of("articles");
-    renamed.former_names = vec!["posts".to_owned()];
-    let after = snapshot([renamed]);
-    for rebuilds in [false, true] {
-        assert_eq!(
-            lines(&before, &after, rebuilds),
-            "0002.01 contract dropTable articles - destructive\n\
-             0002.02 contract renameTable articles - breaking\n\
-             0002.03 contract renameIndex articles ix_articles_views breaking"
         );
     }
     lead_to(&before, &after);
