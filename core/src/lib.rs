@@ -9,10 +9,11 @@
 
 mod actor;
 mod attachment;
-mod context;
+mod descriptor;
 pub mod entity;
 mod error;
 pub mod event;
+mod field;
 pub mod filter;
 #[doc(hidden)]
 pub mod indexed;
@@ -42,13 +43,11 @@ pub mod __private;
 
 pub use actor::{Actor, ActorKind, Attached};
 pub use attachment::Attachment;
-pub use context::{ContextDesc, ContextValue};
-pub use entity::{
-    Embedded, Entity, Field, FieldEnum, Json, Page, PageArgs, Param, TypeAt, Uuid, ValueAt,
-};
+pub use entity::{Entity, Field, Page, PageArgs, Param, TypeAt, ValueAt};
 #[doc(hidden)]
 pub use error::causes;
 pub use error::{Code, Error, Problem, Result};
+pub use field::{ContextDesc, ContextValue, Embedded, FieldEnum, Json, Uuid};
 pub use operation::Operation;
 pub use package::{EntityEntry, Package};
 pub use roles::Roles;

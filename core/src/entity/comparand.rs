@@ -1,6 +1,6 @@
 //! The values that code compares fields with.
 
-use super::FieldType;
+use crate::field::FieldType;
 
 /// A value that a field of type `T` can be compared with: `post::title.eq("Hello")`.
 ///

@@ -5,6 +5,7 @@ use std::marker::PhantomData;
 use serde::Serialize;
 
 use super::{Entity, Field};
+pub use crate::descriptor::Paging;
 use crate::filter::Filter;
 
 /// One page of records.
@@ -33,39 +34,11 @@ pub struct PageArgs {
     pub sort: Option<String>,
 }
 
-/// How calls of a route ask for a page.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Paging {
-    /// With `limit` and `cursor`.
-    #[default]
-    Limit,
-    /// With `page` and `pageSize`; or with `cursor`, to continue after any of these pages.
-    Number {
-        /// The maximum page size. Greater sizes are clamped to it.
-        most: u32,
-    },
-}
+/// The number of records that page numbers can reach. Calls read later records with a cursor.
+const REACH: u64 = 10_000;
 
 /// An invalid argument of a page: the parameter, the code and the message.
 pub type Refused = (&'static str, &'static str, String);
-
-impl Paging {
-    /// Numbered pages of at most 100 records.
-    pub const NUMBER: Self = Self::Number { most: 100 };
-    /// The page size of numbered pages, if the call does not name one.
-    pub const SIZE: u32 = 20;
-    /// The number of records that page numbers can reach. Calls read later records with a cursor.
-    const REACH: u64 = 10_000;
-
-    /// Limits the page size to `cap`.
-    #[must_use]
-    pub const fn within(self, cap: u32) -> Self {
-        match self {
-            Self::Number { most } if cap < most => Self::Number { most: cap },
-            other => other,
-        }
-    }
-}
 
 impl Paging {
     /// Returns the page arguments with their defaults: the page size, and the page number unless a
@@ -117,13 +90,10 @@ impl Paging {
                 ..PageArgs::default()
             }),
             (None, Some(0)) => at_least_1("page"),
-            (None, _) if u64::from(page) * u64::from(size) > Self::REACH => Err((
+            (None, _) if u64::from(page) * u64::from(size) > REACH => Err((
                 "page",
                 "range",
-                format!(
-                    "page numbers cover the first {} records; continue with `cursor`",
-                    Self::REACH
-                ),
+                format!("page numbers cover the first {REACH} records; continue with `cursor`"),
             )),
             (None, _) => Ok(PageArgs {
                 limit,

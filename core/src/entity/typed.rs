@@ -1,6 +1,7 @@
 //! The typed form of an entity, which `#[entity]` implements.
 
-use super::{EntityDesc, FieldType};
+use crate::descriptor::EntityDesc;
+use crate::field::FieldType;
 use crate::row::Row;
 use crate::{DecodeError, Value};
 

@@ -7,4 +7,7 @@
 pub mod eval;
 mod tree;
 
-pub use tree::{CtxPath, Filter, FilterSpec, Linked, Op, Operand, OperandSpec, Source, SourceSpec};
+pub use tree::{Filter, Linked, Operand, Source};
+
+pub use crate::descriptor::{FilterSpec, Op, OperandSpec, SourceSpec};
+pub use crate::field::CtxPath;

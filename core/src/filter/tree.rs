@@ -1,122 +1,9 @@
 //! The expression tree.
 
-use crate::entity::{EntityDesc, FieldSet};
-use crate::{ContextDesc, Value};
-
-/// An operator of a condition.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Op {
-    /// `$eq`; null is equal to null.
-    Eq,
-    /// `$ne`; null differs from every value.
-    Ne,
-    /// `$gt`
-    Gt,
-    /// `$gte`
-    Gte,
-    /// `$lt`
-    Lt,
-    /// `$lte`
-    Lte,
-    /// `$in`
-    In,
-    /// `$nin`
-    Nin,
-    /// `$contains`, case folded
-    Contains,
-    /// `$has`, of a string array
-    Has,
-    /// Whether the list has fewer elements than this; null has none. Used for limits of lists; a
-    /// declaration cannot use it.
-    Shorter,
-    /// Whether the list has more elements than this; null has none. Used for limits of lists; a
-    /// declaration cannot use it.
-    Longer,
-}
-
-impl Op {
-    /// `$eq` and so on.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Eq => "$eq",
-            Self::Ne => "$ne",
-            Self::Gt => "$gt",
-            Self::Gte => "$gte",
-            Self::Lt => "$lt",
-            Self::Lte => "$lte",
-            Self::In => "$in",
-            Self::Nin => "$nin",
-            Self::Contains => "$contains",
-            Self::Has => "$has",
-            Self::Shorter => "$shorter",
-            Self::Longer => "$longer",
-        }
-    }
-}
-
-/// A value of the request context.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum CtxPath {
-    /// `actor.id`
-    ActorId,
-    /// `actor.tenantId`
-    TenantId,
-    /// `actor.kind`
-    ActorKind,
-    /// `actor.sessionId`
-    SessionId,
-    /// `actor.claims.<name>`
-    Claim(&'static str),
-    /// A value that a plugin provides, with its name.
-    Value(ContextDesc),
-}
-
-impl std::fmt::Display for CtxPath {
-    /// Returns the text that follows `ctx:`.
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::ActorId => f.write_str("actor.id"),
-            Self::TenantId => f.write_str("actor.tenantId"),
-            Self::ActorKind => f.write_str("actor.kind"),
-            Self::SessionId => f.write_str("actor.sessionId"),
-            Self::Claim(name) => write!(f, "actor.claims.{name}"),
-            Self::Value(desc) => f.write_str(desc.name),
-        }
-    }
-}
-
-/// A declared filter: static data.
-#[derive(Clone, Copy, Debug)]
-pub enum FilterSpec {
-    /// All conditions must hold.
-    All(&'static [FilterSpec]),
-    /// At least one condition must hold.
-    Any(&'static [FilterSpec]),
-    /// A condition on the field at a position.
-    Cond(usize, Op, OperandSpec),
-}
-
-/// The right side of a declared condition.
-#[derive(Clone, Copy, Debug)]
-pub enum OperandSpec {
-    /// One value; for `In` and `Nin`, a parameter that holds a list.
-    One(SourceSpec),
-    /// A list of values, for `In` and `Nin`.
-    List(&'static [SourceSpec]),
-}
-
-/// The declared source of a value.
-#[derive(Clone, Copy, Debug)]
-pub enum SourceSpec {
-    /// The call parameter at a position of the operation's parameters.
-    Param(usize),
-    /// The verified context. Clients cannot supply it.
-    Ctx(CtxPath),
-    /// The time of the call.
-    Now,
-    /// A literal. The compiler checks it against the field's type.
-    Literal(fn() -> Value),
-}
+use super::{CtxPath, FilterSpec, Op, OperandSpec, SourceSpec};
+use crate::Value;
+use crate::descriptor::EntityDesc;
+use crate::field::FieldSet;
 
 /// A filter.
 #[derive(Clone, Debug, PartialEq)]
@@ -355,18 +242,6 @@ impl Filter {
             // The conditions are on fields of another entity.
             Self::Linked(linked) => FieldSet::NONE.with(linked.field),
             Self::Given(_) => FieldSet::NONE,
-        }
-    }
-}
-
-impl FilterSpec {
-    /// Returns the fields that the filter reads.
-    pub fn fields(&self) -> FieldSet {
-        match self {
-            Self::All(list) | Self::Any(list) => list
-                .iter()
-                .fold(FieldSet::NONE, |all, one| all.or(one.fields())),
-            Self::Cond(field, ..) => FieldSet::NONE.with(*field),
         }
     }
 }

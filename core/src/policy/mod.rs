@@ -2,7 +2,7 @@
 
 mod keys;
 
-use crate::entity::FieldDesc;
+use crate::field::FieldDesc;
 
 pub use keys::{
     AuthDesc, EventDesc, GuardArg, GuardDesc, Idempotency, MiddlewareDesc, PermissionDesc,

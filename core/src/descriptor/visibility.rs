@@ -1,8 +1,8 @@
 //! The declared visibility of records: soft delete, expiry, tenant, scopes, conditions and gates.
 
-use super::EntityDesc;
+use super::{EntityDesc, FilterSpec};
 use crate::Value;
-use crate::filter::{CtxPath, FilterSpec};
+use crate::field::CtxPath;
 
 /// How deleted records are marked. They stay in the store.
 #[derive(Debug, Clone, Copy)]

@@ -1,58 +1,7 @@
-//! Const methods that expansions call to write descriptors, one method per option.
+//! Const methods that expansions call to write descriptors of fields, one method per option.
 
-use super::{
-    Bound, ComputedDesc, DefaultDesc, EntityDesc, FieldDesc, Flags, Pagination, Paging, Rules,
-    SourceLine, TransformDesc,
-};
+use super::{Bound, ComputedDesc, DefaultDesc, FieldDesc, Flags, Rules, TransformDesc};
 use crate::Value;
-use crate::policy::PolicyDesc;
-use crate::route::RouteSpec;
-
-#[doc(hidden)]
-impl EntityDesc {
-    /// An entity whose first field is the primary key, without any options.
-    pub const fn new(
-        name: &'static str,
-        path: &'static str,
-        storage_name: &'static str,
-        fields: &'static [FieldDesc],
-    ) -> Self {
-        Self {
-            name,
-            namespace: None,
-            path,
-            parent_path: None,
-            storage_name,
-            doc: "",
-            fields,
-            primary: 0,
-            indexes: &[],
-            uniques: &[],
-            sort: &[],
-            pagination: Pagination::DEFAULT,
-            paging: Paging::Limit,
-            version: None,
-            soft_delete: None,
-            ttl: None,
-            tenant: None,
-            scope: &[],
-            visible: None,
-            gates: &[],
-            actions: &[],
-            relations: &[],
-            summaries: &[],
-            search: None,
-            check: None,
-            defaults: PolicyDesc::INHERIT,
-            routes: [PolicyDesc::INHERIT; 5],
-            mounts: RouteSpec::CRUD,
-            stores: &[],
-            rename_from: &[],
-            at: SourceLine { file: "", line: 1 },
-            poisoned: false,
-        }
-    }
-}
 
 #[doc(hidden)]
 impl FieldDesc {

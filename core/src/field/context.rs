@@ -1,6 +1,7 @@
-//! Values of the request context that plugins provide. Declarations read them as `ctx(locale)`.
+//! Values of the request context: those of the actor, and those that plugins provide. Declarations
+//! read them as `ctx(actor.id)` and `ctx(locale)`.
 
-use crate::entity::{FieldType, Kind};
+use super::{FieldType, Kind};
 
 /// A value of the request context besides the actor. [`context!`](crate::context!) declares it.
 ///
@@ -48,6 +49,37 @@ impl Eq for ContextDesc {}
 impl std::hash::Hash for ContextDesc {
     fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
         self.name.hash(state);
+    }
+}
+
+/// A value of the request context.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum CtxPath {
+    /// `actor.id`
+    ActorId,
+    /// `actor.tenantId`
+    TenantId,
+    /// `actor.kind`
+    ActorKind,
+    /// `actor.sessionId`
+    SessionId,
+    /// `actor.claims.<name>`
+    Claim(&'static str),
+    /// A value that a plugin provides, with its name.
+    Value(ContextDesc),
+}
+
+impl std::fmt::Display for CtxPath {
+    /// Returns the text that follows `ctx:`.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::ActorId => f.write_str("actor.id"),
+            Self::TenantId => f.write_str("actor.tenantId"),
+            Self::ActorKind => f.write_str("actor.kind"),
+            Self::SessionId => f.write_str("actor.sessionId"),
+            Self::Claim(name) => write!(f, "actor.claims.{name}"),
+            Self::Value(desc) => f.write_str(desc.name),
+        }
     }
 }
 

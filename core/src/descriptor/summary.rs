@@ -1,7 +1,6 @@
 //! Counters: the number of records of one entity, stored in a record of another.
 
-use super::EntityDesc;
-use crate::filter::FilterSpec;
+use super::{EntityDesc, FilterSpec};
 
 /// A counter that a record keeps of the records that name it. The entity of the counted records
 /// declares it.
