@@ -7,6 +7,7 @@ mod app;
 pub mod audit;
 mod clock;
 mod cx;
+mod emitter;
 pub mod event;
 pub mod http;
 mod indexing;
@@ -33,9 +34,9 @@ pub use app::{
 /// agree.
 pub use axum;
 pub use cx::Cx;
-pub use event::{
-    ActorRef, AppEvent, EntityEvent, Event, EventBus, EventSink, Lagged, Subscription,
-};
+pub use emitter::{AppEvent, EventBus, Lagged, Subscription};
+pub use event::{Event, EventSink};
+pub use linchpin_core::event::{ActorRef, EntityEvent};
 pub use linchpin_core::store::DatabaseUrl;
 pub use linchpin_core::{
     Actor, ActorKind, Attached, Code, ContextDesc, ContextValue, DecodeError, Embedded, Entity,

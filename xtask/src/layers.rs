@@ -2,7 +2,7 @@
 //! crate.
 //!
 //! `layers.txt` lists both, lowest first. A crate or a module may only use names of the lines above
-//! its own. Existing exceptions are listed under `[held]`; that list may only become shorter.
+//! its own.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -13,45 +13,20 @@ const ORDER: &str = include_str!("../layers.txt");
 /// A section of the file: the layer of each name.
 type Layers<'a> = BTreeMap<&'a str, usize>;
 
-/// Fails if a dependency points upwards and is not a listed exception, if a listed exception no
-/// longer exists, or if a crate or module is not listed.
+/// Fails if a dependency points upwards, or if a crate or module is not listed.
 pub(crate) fn run() -> Result<(), String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let (sections, held) = read(ORDER);
     let mut found = Vec::new();
-    let mut arrows = BTreeSet::new();
-    for (section, layers) in &sections {
+    for (section, layers) in &read(ORDER) {
         let uses = if *section == "crates" {
             crates(&root)?
         } else {
             modules(&root.join(section))?
         };
-        for (from, targets) in &uses {
-            let Some(own) = layers.get(from.as_str()) else {
-                found.push(format!("`{from}` has no line under [{section}]"));
-                continue;
-            };
-            for to in targets
-                .iter()
-                .filter(|to| layers.get(to.as_str()).is_some_and(|layer| layer >= own))
-            {
-                arrows.insert(format!("{section}: {from} -> {to}"));
-            }
-        }
+        found.extend(faults(section, layers, &uses));
     }
-    found.extend(
-        arrows
-            .iter()
-            .filter(|arrow| !held.contains(arrow.as_str()))
-            .map(|arrow| format!("an arrow points up: {arrow}")),
-    );
-    found.extend(
-        held.iter()
-            .filter(|arrow| !arrows.contains(**arrow))
-            .map(|arrow| format!("gone, so remove it from [held]: {arrow}")),
-    );
-    println!("xtask: layers: {} arrows point up and are held", held.len());
     if found.is_empty() {
+        println!("xtask: layers: no arrow points up");
         Ok(())
     } else {
         Err(format!(
@@ -61,10 +36,30 @@ pub(crate) fn run() -> Result<(), String> {
     }
 }
 
-/// The sections of the file, and the listed exceptions.
-fn read(text: &str) -> (Vec<(&str, Layers<'_>)>, BTreeSet<&str>) {
-    let (mut sections, mut held): (Vec<(&str, Layers<'_>)>, _) = (Vec::new(), BTreeSet::new());
-    let mut in_held = false;
+/// The names of a section without a line, and the dependencies on a name that is not on a line
+/// above.
+fn faults(
+    section: &str,
+    layers: &Layers<'_>,
+    uses: &BTreeMap<String, BTreeSet<String>>,
+) -> Vec<String> {
+    let mut found = Vec::new();
+    for (from, targets) in uses {
+        let Some(own) = layers.get(from.as_str()) else {
+            found.push(format!("`{from}` has no line under [{section}]"));
+            continue;
+        };
+        let up = targets
+            .iter()
+            .filter(|to| layers.get(to.as_str()).is_some_and(|layer| layer >= own));
+        found.extend(up.map(|to| format!("an arrow points up: {section}: {from} -> {to}")));
+    }
+    found
+}
+
+/// The sections of the file.
+fn read(text: &str) -> Vec<(&str, Layers<'_>)> {
+    let mut sections: Vec<(&str, Layers<'_>)> = Vec::new();
     for (at, line) in text
         .lines()
         .map(str::trim)
@@ -75,17 +70,12 @@ fn read(text: &str) -> (Vec<(&str, Layers<'_>)>, BTreeSet<&str>) {
             .strip_prefix('[')
             .and_then(|line| line.strip_suffix(']'))
         {
-            in_held = name == "held";
-            if !in_held {
-                sections.push((name, Layers::new()));
-            }
-        } else if in_held {
-            held.insert(line);
+            sections.push((name, Layers::new()));
         } else if let Some((_, layers)) = sections.last_mut() {
             layers.extend(line.split_whitespace().map(|name| (name, at)));
         }
     }
-    (sections, held)
+    sections
 }
 
 /// The folders of the members of the workspace.
@@ -127,7 +117,8 @@ fn crates(root: &Path) -> Result<BTreeMap<String, BTreeSet<String>>, String> {
     Ok(all)
 }
 
-/// The names that each top-level module below a directory uses with `crate::`, without tests.
+/// The names that each top-level module below a directory uses with `crate::`, or with as many
+/// `super::` as lead to the root of the crate, without tests.
 fn modules(folder: &Path) -> Result<BTreeMap<String, BTreeSet<String>>, String> {
     let lib = text(&folder.join("lib.rs"))?;
     let homes = re_exports(&lib);
@@ -148,7 +139,8 @@ fn modules(folder: &Path) -> Result<BTreeMap<String, BTreeSet<String>>, String> 
         if module == "lib" {
             continue;
         }
-        let source = without_tests(&text(&file)?);
+        let to_root = "super::".repeat(depth(&file, folder));
+        let source = without_tests(&text(&file)?).replace(&to_root, "crate::");
         let named = named(&source)
             .into_iter()
             .map(|name| homes.get(&name).cloned().unwrap_or(name));
@@ -156,6 +148,14 @@ fn modules(folder: &Path) -> Result<BTreeMap<String, BTreeSet<String>>, String> 
         uses.extend(named.filter(|name| *name != module));
     }
     Ok(all)
+}
+
+/// The number of modules from the root of the crate to a file: 1 for `a.rs` and `a/mod.rs`.
+fn depth(file: &Path, folder: &Path) -> usize {
+    let names = file
+        .strip_prefix(folder)
+        .map_or(0, |path| path.components().count());
+    names - usize::from(names > 1 && file.ends_with("mod.rs"))
 }
 
 /// The module that each name of the crate root comes from.
@@ -168,11 +168,12 @@ fn re_exports(lib: &str) -> BTreeMap<String, String> {
         let Some((module, names)) = path.split_once("::") else {
             continue;
         };
-        for name in names
-            .split(|c: char| !(c.is_alphanumeric() || c == '_'))
-            .filter(|name| !name.is_empty())
-        {
-            homes.insert(name.to_owned(), module.trim().to_owned());
+        // Modules on the way to a name are no names of the crate root.
+        for name in names.split([',', '{', '}']) {
+            let name = name.rsplit([':', ' ']).next().unwrap_or(name).trim();
+            if !name.is_empty() {
+                homes.insert(name.to_owned(), module.trim().to_owned());
+            }
         }
     }
     homes
@@ -247,17 +248,36 @@ pub(crate) fn text(path: &Path) -> Result<String, String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{named, re_exports, read, without_tests};
+    use std::collections::BTreeMap;
+    use std::path::Path;
+
+    use super::{depth, faults, named, re_exports, read, without_tests};
 
     #[test]
-    fn the_order_has_layers_and_held_arrows() {
-        let (sections, held) = read("# a comment\n[crates]\na\nb c\n[held]\ncrates: a -> b\n");
+    fn the_order_has_layers() {
+        let sections = read("# a comment\n[crates]\na\nb c\n");
         let (name, layers) = &sections[0];
         assert_eq!(
             (*name, layers["b"] == layers["c"], layers["a"] < layers["b"]),
             ("crates", true, true)
         );
-        assert!(held.contains("crates: a -> b"));
+        let uses = |from: &str, to: &str| {
+            let targets = [to.to_owned()].into_iter().collect();
+            faults(name, layers, &BTreeMap::from([(from.to_owned(), targets)]))
+        };
+        assert!(uses("b", "a").is_empty() && uses("b", "elsewhere").is_empty());
+        assert_eq!(uses("a", "b"), ["an arrow points up: crates: a -> b"]);
+        assert_eq!(uses("b", "c"), ["an arrow points up: crates: b -> c"]);
+        assert_eq!(uses("d", "a"), ["`d` has no line under [crates]"]);
+    }
+
+    #[test]
+    fn files_know_their_distance_from_the_root() {
+        let depth = |path: &str| depth(&Path::new("src").join(path), Path::new("src"));
+        assert_eq!(
+            ["a.rs", "a/mod.rs", "a/b.rs", "a/b/mod.rs"].map(depth),
+            [1, 1, 2, 2]
+        );
     }
 
     #[test]
@@ -268,7 +288,10 @@ mod tests {
             names.iter().map(String::as_str).collect::<Vec<_>>(),
             ["F", "H", "a", "c"]
         );
-        assert_eq!(re_exports("mod a;\npub use a::{B, C};\n")["C"], "a");
+        let homes =
+            re_exports("mod a;\npub use a::{B, C, d::{E, f::G}, H as I};\npub use j::k::L;\n");
+        let names: Vec<_> = homes.iter().map(|(n, m)| format!("{m}: {n}")).collect();
+        assert_eq!(names, ["a: B", "a: C", "a: E", "a: G", "a: I", "j: L"]);
         assert!(super::named("macro_rules! m { () => { $crate::a::B } }").is_empty());
     }
 }

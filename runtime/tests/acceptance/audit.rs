@@ -86,7 +86,7 @@ async fn undecided(cx: Cx, topics: TopicAdapter) -> Result<()> {
 #[entity(
     tenant(tenant_id),
     routes(
-        create(audit = "issue"),
+        create(idempotent, audit = "issue"),
         delete(audit = "revoke"),
         list(auth = "userAuth")
     )
@@ -109,6 +109,7 @@ static FORUM: Package = package!(
 cases!(&crate::audit::FORUM, crate::audit::with_rights =>
     every_effect_leaves_one_entry, what_has_no_effect_leaves_none, owners_are_not_told_of, many_at_once, one_after_the_other,
     tenants_read_their_own, entries_are_kept_for_a_time, code_adds_to_it,
+    an_idempotency_key_leaves_no_entry_of_its_own,
 );
 
 fn with_rights(app: App) -> App {
@@ -470,6 +471,25 @@ async fn one_after_the_other(s: &Server) {
         found,
         (0..CALLS as i64).map(|n| (n, n + 1)).collect::<Vec<_>>()
     );
+}
+
+async fn an_idempotency_key_leaves_no_entry_of_its_own(s: &Server) {
+    let token = s.token_in("u", "t1");
+    let headers = [
+        ("authorization", &*token),
+        ("content-type", "application/json"),
+        ("idempotency-key", "k1"),
+    ];
+    for _ in 0..2 {
+        let reply = s.raw("POST", "/passes", &headers, r#"{"id": "1"}"#).await;
+        assert_eq!(reply.status, 201, "{reply:?}");
+    }
+    let told = told(s).await;
+    let targets: Vec<(&str, &str)> = told
+        .iter()
+        .map(|entry| (&*entry.action, &*entry.target_type))
+        .collect();
+    assert_eq!(targets, [("issue", "Pass")]);
 }
 
 async fn tenants_read_their_own(s: &Server) {

@@ -9,8 +9,8 @@ use serde_json::{Value as Json, json};
 
 use super::summaries;
 use crate::Package;
+use crate::emitter::plan::names_by_route;
 use crate::entity::{EntityDesc, FieldSet, Flags, Paging, ScopeFrom};
-use crate::event::names_by_route;
 use crate::http::{Action, AuthDesc, Endpoint, MiddlewareDesc, PermissionDesc, Transport};
 use crate::openapi::gates;
 use crate::resource::computed;

@@ -1,5 +1,6 @@
 //! The call context: the caller, the instant and the request of a call.
 
+mod audit;
 mod conditions;
 mod moment;
 mod once;
@@ -13,6 +14,7 @@ use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::sync::OnceLock;
 
+pub(crate) use self::audit::Auditing;
 pub(crate) use self::conditions::{CallConditions, refused};
 use self::moment::Moment;
 pub(crate) use self::once::Once;
@@ -39,7 +41,7 @@ pub struct Cx {
     /// The conditions on the records that the call may touch.
     only: Option<Arc<CallConditions>>,
     /// The audit of its changes.
-    audit: Option<Arc<crate::audit::Auditing>>,
+    audit: Option<Arc<Auditing>>,
     /// Whether the call is an effect of a change that the caller was allowed to make. Then it
     /// reaches the records of every owner.
     is_effect: bool,

@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{CallConditions, Cx, Scope};
-use crate::audit::Auditing;
+use super::{Auditing, CallConditions, Cx, Scope};
 use crate::entity::EntityDesc;
 use crate::{Error, Result};
 

@@ -16,13 +16,13 @@ use futures_util::FutureExt;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::handover::{Handover, LiveQueue};
 use super::leases::{Lease, Leases, lease};
 use super::meter::Meter;
 use super::pending::{Held, Item, LONGEST, Pending, pause};
 use super::relay::{Consumer, Health, cause, outbox};
 use super::{EntityEvent, EventBus, Missed};
 use crate::clock::Clock;
+use crate::emitter::{Handover, LiveQueue};
 use crate::event::{Entry, OutboxRow};
 use crate::store::{Lost, Store};
 use crate::{Error, Timestamp};

@@ -5,109 +5,20 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use parking_lot::RwLock;
+use linchpin_core::store::Audience;
 
-use super::handover::{Handover, LiveQueue};
-use super::plan::{self, Routes};
 use super::relay::{self, Consumer, Health, Relay, Shared};
-use super::{ActorRef, Batch, EntityEvent, Event, EventBus, EventSink};
-use crate::EntityEntry;
+use super::{Batch, EntityEvent, Event, EventBus, EventSink};
 use crate::clock::Clock;
+use crate::emitter::plan::{self, Routes};
+use crate::emitter::{Emitter, Handover, LiveQueue};
 use crate::entity::{Entity, EntityDesc, FieldSet};
-use crate::event::{Audience, OutboxRow, Recording};
-use crate::resource::{Adapters, BoxFuture, Table};
-use crate::store::{Assign, Committed, Plan, Rows, Store};
-use crate::{Cx, Error, Result, Timestamp};
+use crate::resource::{Adapters, Table};
+use crate::store::Store;
+use crate::{BoxFuture, EntityEntry, Error, Result, Timestamp};
 
 /// How long delivered events are kept by default.
 const KEEP: Duration = Duration::from_hours(1);
-
-/// Makes the statements of one entity record events.
-pub(crate) struct Emitter {
-    planned: RwLock<Planned>,
-    handover: Arc<Handover>,
-}
-
-/// The events of an entity, for its present consumers.
-struct Planned {
-    routes: Routes,
-    audience: Audience,
-    /// The fields that conditions of consumers read.
-    reads: FieldSet,
-}
-
-impl Emitter {
-    /// The recording for a statement of a route.
-    pub(crate) fn recording(&self, cx: &Cx, route: &str) -> Option<Box<Recording>> {
-        let planned = self.planned.read();
-        let known = |name: &&str| planned.routes.contains_key(name);
-        let route = cx.operation().filter(known).or(Some(route).filter(known));
-        planned.record(cx, route.unwrap_or(plan::ELSEWHERE))
-    }
-
-    /// The recording for the removal of expired records; `None` unless a consumer needs the key of
-    /// every record.
-    pub(crate) fn expiry(&self, cx: &Cx) -> Option<Box<Recording>> {
-        self.planned.read().record(cx, plan::EXPIRED)
-    }
-
-    /// Whether a condition of a consumer reads a field that the statement writes, so that its
-    /// events need the records before the change.
-    pub(crate) fn compares(&self, plan: &Plan) -> bool {
-        let set: &[Assign] = match plan {
-            Plan::Update { set, .. } | Plan::Upsert { set, .. } => set,
-            _ => return false,
-        };
-        let reads = self.planned.read().reads;
-        set.iter().any(|assign| reads.has(assign.field))
-    }
-
-    /// The events of a statement on a store without an outbox; they are handed over as soon as the
-    /// change is done.
-    pub(crate) fn unstored(&self, rows: &mut Rows) -> Option<Box<dyn FnOnce() + Send>> {
-        let events = rows.entries();
-        let handover = Arc::clone(&self.handover);
-        if events.is_empty() {
-            return None;
-        }
-        Some(Box::new(move || {
-            handover.committed(vec![Arc::new(OutboxRow::new(0, events))]);
-        }))
-    }
-}
-
-impl Planned {
-    fn record(&self, cx: &Cx, route: &str) -> Option<Box<Recording>> {
-        let event = self.routes.get(route)?;
-        if event.internal && !self.audience.listed {
-            return None;
-        }
-        let by = match cx.get_actor() {
-            Some(actor) => (
-                ActorRef {
-                    kind: actor.kind.as_str().to_owned(),
-                    id: actor.id.clone(),
-                },
-                actor.tenant_id.clone(),
-            ),
-            None => (
-                ActorRef {
-                    kind: "system".to_owned(),
-                    id: None,
-                },
-                None,
-            ),
-        };
-        let (event, request) = (Arc::clone(event), cx.request_id());
-        // Internal events are for consumers that need keys only.
-        let audience = Audience {
-            states: self.audience.states && !event.internal,
-            ..self.audience
-        };
-        let recording = Recording::new(event, by, request, cx.now(), audience);
-        Some(Box::new(recording))
-    }
-}
 
 /// The consumers of an app and what they need.
 pub(crate) struct Hub {
@@ -280,12 +191,8 @@ impl Hub {
                 .iter()
                 .find(|table| table.desc.storage_name == storage);
             if let Some(table) = table {
-                let planned = Planned {
-                    routes,
-                    audience,
-                    reads: self.reads(entry.desc),
-                };
-                table.emit(planned_emitter(planned, &self.handover));
+                let reads = self.reads(entry.desc);
+                table.emit(Emitter::new(routes, audience, reads, &self.handover));
             }
         }
         self.active = !entities.is_empty();
@@ -387,21 +294,6 @@ impl Hub {
             clock,
             health: self.health.clone(),
         }
-    }
-}
-
-/// An emitter whose events are handed over here.
-fn planned_emitter(planned: Planned, handover: &Arc<Handover>) -> Arc<Emitter> {
-    Arc::new(Emitter {
-        planned: RwLock::new(planned),
-        handover: Arc::clone(handover),
-    })
-}
-
-impl Emitter {
-    /// Takes over the plan of a later emitter of the same entity.
-    pub(crate) fn replace(&self, later: &Self) {
-        std::mem::swap(&mut *self.planned.write(), &mut *later.planned.write());
     }
 }
 

@@ -1,19 +1,15 @@
-//! Events of committed changes, and their delivery.
+//! Delivery of the events of committed changes.
 //!
-//! A statement that changes records has a `Recording`. The store fills it from the changed rows. It
-//! writes the events of a commit as one row of its outbox, in the same transaction, and hands them
-//! over after the commit (`handover.rs`). The relay (`relay.rs`) delivers them to sinks, at least
-//! once and in commit order per record. [Live](EventSink::is_live) sinks and the [bus](EventBus)
-//! get events without the outbox. An entity without consumers records no events.
+//! Statements record events, and the store hands them over after the commit (`emitter`). The relay
+//! (`relay.rs`) delivers them to sinks, at least once and in commit order per record.
+//! [Live](EventSink::is_live) sinks and the [bus](EventBus) get events without the outbox. An entity
+//! without consumers records no events.
 
-mod bus;
 mod delivery;
-mod handover;
 mod hub;
 mod leases;
 mod meter;
 mod pending;
-mod plan;
 mod relay;
 mod sink;
 
@@ -22,9 +18,7 @@ use std::marker::PhantomData;
 use std::ops::Deref;
 use std::sync::Arc;
 
-pub use bus::{AppEvent, EventBus, Lagged, Subscription};
-pub(crate) use hub::{Emitter, Hub};
-pub(crate) use plan::{EXPIRED, names_by_route};
+pub(crate) use hub::Hub;
 pub(crate) use relay::{Consumer, Health};
 pub use sink::{Batch, EventSink, Missed};
 
@@ -32,7 +26,8 @@ pub use linchpin_core::event::{
     ActorRef, Change, ChangeEvent, EntityEvent, Entry, OutboxRow, Payload, RecordRef, StoredText,
     guard_fields,
 };
-pub(crate) use linchpin_core::store::{Audience, Name, Recording, RouteEvent};
+
+pub use crate::emitter::{AppEvent, EventBus, Lagged, Subscription};
 
 use crate::entity::{Entity, FieldType};
 use crate::resource::{Adapter, Adapters};
@@ -134,6 +129,16 @@ impl<E: Entity> Event<E> {
     /// Returns the event without its type.
     pub fn into_inner(self) -> EntityEvent {
         Arc::unwrap_or_clone(self.told)
+    }
+}
+
+impl EventBus {
+    /// Events about `E`.
+    ///
+    /// # Errors
+    /// If the app already serves and nothing subscribed to `E` before: then no events are recorded.
+    pub fn subscribe<E: Entity>(&self) -> Result<Subscription<Event<E>>> {
+        self.subscribe_to_entity(E::DESC, Event::of)
     }
 }
 

@@ -9,10 +9,10 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use super::delivery::{Delivery, Source};
-use super::handover::{Handover, LiveQueue};
 use super::leases::{Leases, Renewal};
 use super::{EventBus, EventSink};
 use crate::clock::Clock;
+use crate::emitter::{Handover, LiveQueue};
 use crate::entity::EntityDesc;
 use crate::store::{Outbox, Store};
 use crate::{Error, Result, Timestamp};

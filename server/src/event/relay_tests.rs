@@ -7,11 +7,10 @@ use tokio::time::Instant;
 use super::*;
 use crate::entity::EntityDesc;
 use crate::event::{Batch, Entry, Missed, OutboxRow, StoredText};
-use crate::resource::BoxFuture;
 use crate::store::{
     Committed, Lost, Numbers, Parked, Plan, Reply, Rows, Statement, StoreKind, Waiting,
 };
-use crate::{Uuid, Value};
+use crate::{BoxFuture, Uuid, Value};
 
 /// A row with one event per record.
 fn row(seq: i64, records: &[&str]) -> Arc<OutboxRow> {

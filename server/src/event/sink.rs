@@ -5,9 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::EntityEvent;
-use crate::Result;
 use crate::entity::{EntityDesc, FieldSet};
-use crate::resource::BoxFuture;
+use crate::{BoxFuture, Result};
 
 /// A named consumer of the events of an app.
 ///

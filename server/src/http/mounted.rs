@@ -20,7 +20,7 @@ use super::plugin_routes::PluginRoutePlan;
 use super::rate::Limiter;
 use super::related::{RouteContext, Sources};
 use super::router::HttpState;
-use crate::audit::Auditing;
+use crate::cx::Auditing;
 use crate::entity::ScopeFrom;
 use crate::operation::permit::Permit;
 use crate::operation::{Answer, Method, Place, RouteSpec};
@@ -119,11 +119,10 @@ impl Mounted {
             &state.audit,
         ) {
             (None, _) => None,
-            (Some(action), Some(log)) => {
+            (Some(action), Some(_)) => {
                 let entity = endpoint.table.as_ref().map(|table| table.desc);
                 let route = endpoint.action.name();
                 Some(Arc::new(Auditing::new(
-                    log.clone(),
                     action,
                     route,
                     entity,

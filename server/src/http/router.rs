@@ -362,6 +362,11 @@ impl App {
         let context = Some(state.context.clone())
             .filter(|context| !context.is_empty())
             .map(Arc::new);
+        if let Some(log) = &state.audit {
+            for table in state.adapters.tables() {
+                table.audited_by(log);
+            }
+        }
         for endpoint in endpoints {
             let (canonical, names) = path::canonical(&endpoint.path);
             let mounted = Mounted::new(endpoint, &names, endpoints, &state, context.as_ref())?;

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use super::extensions::Extensions;
 use super::{Adapter, Table};
 use crate::clock::Clock;
+use crate::emitter::EventBus;
 use crate::entity::Entity;
-use crate::event::EventBus;
 use crate::{Error, Result, Timestamp};
 
 /// Typed access to every adapter of an app.

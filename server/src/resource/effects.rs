@@ -5,11 +5,12 @@
 
 use std::sync::Arc;
 
+use super::audit::{AuditLog, Seen};
 use super::counter_backfill::{nameable, turn};
 use super::prepared::Prepared;
 use super::statement::Statements;
 use super::summaries::{Move, Summaries};
-use crate::audit::{Auditing, Seen};
+use crate::cx::Auditing;
 use crate::entity::{FieldDesc, Least};
 use crate::filter::eval::compare;
 use crate::filter::{Filter, Op, Operand, Source};
@@ -20,9 +21,12 @@ use crate::{Code, Cx, Error, Problem, Result, Value};
 /// A record before and after a change; `None` if it did not or does not exist.
 type Pair<'a> = (Option<&'a [Value]>, Option<&'a [Value]>);
 
+/// The audit of a call, and the log of the app.
+pub(super) type Audit<'a> = (&'a AuditLog, Arc<Auditing>);
+
 /// The effects of a change.
 struct Effects<'a> {
-    auditing: Option<Arc<Auditing>>,
+    audit: Option<Audit<'a>>,
     summaries: Option<&'a Summaries>,
     /// Whether the transaction was begun for this change.
     whole: bool,
@@ -34,7 +38,7 @@ impl Statements {
     pub(super) fn changing<'a>(
         &'a self,
         cx: Cx,
-        auditing: Option<Arc<Auditing>>,
+        audit: Option<Audit<'a>>,
         summaries: Option<&'a Summaries>,
         statement: &'a Arc<Statement>,
         args: Vec<Value>,
@@ -42,7 +46,7 @@ impl Statements {
     ) -> Reply<'a> {
         Reply::Later(Box::pin(async move {
             let effects = Effects {
-                auditing,
+                audit,
                 summaries,
                 whole: cx.in_transaction().is_none(),
             };
@@ -142,10 +146,9 @@ impl Statements {
                 self.count_first(cx, record).await?;
             }
         }
-        if let Some(auditing) = &effects.auditing {
+        if let Some((log, auditing)) = &effects.audit {
             for (before, after) in changes {
-                auditing
-                    .tell(cx, self.desc(), Seen { before, after })
+                log.record(cx, auditing, self.desc(), Seen { before, after })
                     .await?;
             }
         }

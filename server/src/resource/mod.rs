@@ -20,6 +20,7 @@ mod adapters;
 mod aggregate;
 #[doc(hidden)]
 pub mod answer;
+pub(crate) mod audit;
 mod by_keys;
 pub(crate) mod computed;
 mod counter_backfill;

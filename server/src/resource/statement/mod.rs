@@ -13,13 +13,14 @@ use std::sync::{Arc, OnceLock};
 use parking_lot::RwLock;
 
 pub(super) use self::restrict::Restricted;
+use super::audit::AuditLog;
 use super::counter_backfill::CounterBackfill;
 use super::prepared::{Change, Prepared, event};
 use super::restriction::{Reach, Restriction, RouteRestriction};
 use super::summaries::Summaries;
 use crate::Result;
+use crate::emitter::Emitter;
 use crate::entity::EntityDesc;
-use crate::event::Emitter;
 use crate::store::{Plan, SqlDriver, Statement, Store};
 
 /// Most statements kept per entity for shapes that requests choose (filters of lists, fields of
@@ -50,6 +51,8 @@ pub(super) struct Statements {
     /// Set at start-up if the entity has event consumers. Without it, no events are recorded and
     /// nothing is paid for them.
     emitter: OnceLock<Arc<Emitter>>,
+    /// The audit log of the app; set at start-up if a route is audited.
+    audit: OnceLock<AuditLog>,
     /// The counters that other entities keep of these records. `None` if there are none.
     summaries: Option<Summaries>,
     /// The counters that these records keep of other entities.
@@ -68,6 +71,7 @@ impl Statements {
             routes: RwLock::default(),
             limited: RwLock::default(),
             emitter: OnceLock::new(),
+            audit: OnceLock::new(),
         })
     }
 
@@ -164,6 +168,11 @@ impl Statements {
             // Nobody else sets it: start-up has one task.
             let _ = self.emitter.set(emitter);
         }
+    }
+
+    /// Sets the audit log, for changes by audited calls. Only the first call has an effect.
+    pub(super) fn audited_by(&self, log: &AuditLog) {
+        self.audit.get_or_init(|| log.clone());
     }
 
     /// Whether changes of records emit events.

@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use super::Statements;
 use crate::cx::Retry;
-use crate::event::Emitter;
+use crate::emitter::Emitter;
 use crate::resource::computed;
 use crate::resource::prepared::Prepared;
 use crate::store::queues::{self, Queue};
@@ -118,9 +118,10 @@ impl Statements {
             .summaries
             .as_ref()
             .filter(|summaries| summaries.concerned(&statement.plan));
-        match cx.without_audit().filter(|_| !statement.plan.reads()) {
-            Some((cx, auditing)) => {
-                self.changing(cx, Some(auditing), summaries, statement, args, rows)
+        let log = self.audit.get().filter(|_| !statement.plan.reads());
+        match log.and_then(|log| Some((log, cx.without_audit()?))) {
+            Some((log, (cx, auditing))) => {
+                self.changing(cx, Some((log, auditing)), summaries, statement, args, rows)
             }
             None if self.compares(statement, &rows) => {
                 self.changing(cx.clone(), None, summaries, statement, args, rows)

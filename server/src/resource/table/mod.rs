@@ -7,6 +7,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use linchpin_core::operation::{AssignSpec, OpSpec};
 use parking_lot::RwLock;
 
+use super::audit::AuditLog;
 use super::extensions::Extensions;
 use super::integrity::{Dependent, Names, dependents};
 use super::key::valid_key;
@@ -236,6 +237,11 @@ impl Table {
         self.evaluator.get_or_init(|| Arc::clone(evaluator));
     }
 
+    /// Sets the audit log, for changes by audited calls. Only the first call has an effect.
+    pub(crate) fn audited_by(&self, log: &AuditLog) {
+        self.statements.audited_by(log);
+    }
+
     /// Sets the clock for calls from code without an instant. Only the first call has an effect.
     pub(crate) fn timed_by(&self, clock: &Clock) {
         self.clock.get_or_init(|| Arc::clone(clock));
@@ -448,14 +454,14 @@ impl Table {
     }
 
     /// Sets the emitter of events for changes.
-    pub(crate) fn emit(&self, emitter: Arc<crate::event::Emitter>) {
+    pub(crate) fn emit(&self, emitter: Arc<crate::emitter::Emitter>) {
         self.statements.emit(emitter);
     }
 
     /// A statement without restriction that removes expired records.
     pub(super) fn expiring(&self, plan: Plan) -> Result<Prepared> {
         self.statements
-            .unrestricted(Some(crate::event::EXPIRED), plan)
+            .unrestricted(Some(crate::emitter::EXPIRED), plan)
     }
 
     /// Whether changes of records make events.

@@ -6,11 +6,11 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
+use linchpin_core::event::{Entry, OutboxRow};
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::{Notify, watch};
 
 use super::EventBus;
-use crate::event::{Entry, OutboxRow};
 use crate::store::{Committed, Numbers};
 
 /// The maximum number of kept rows, and of their bytes. Consumers that are further behind read the
@@ -51,7 +51,7 @@ impl Recent {
 }
 
 impl Handover {
-    pub(super) fn new(bus: EventBus) -> Self {
+    pub(crate) fn new(bus: EventBus) -> Self {
         Self {
             recent: Mutex::default(),
             live: RwLock::default(),
@@ -61,16 +61,16 @@ impl Handover {
     }
 
     /// Wakes after each commit with stored events.
-    pub(super) fn woken(&self) -> watch::Receiver<()> {
+    pub(crate) fn woken(&self) -> watch::Receiver<()> {
         self.wake.subscribe()
     }
 
-    pub(super) fn add_live(&self, queue: Arc<LiveQueue>) {
+    pub(crate) fn add_live(&self, queue: Arc<LiveQueue>) {
         self.live.write().push(queue);
     }
 
     /// The rows that follow `after` without a gap, and whether later rows are known.
-    pub(super) fn following(&self, after: i64, limit: usize) -> (Vec<Arc<OutboxRow>>, bool) {
+    pub(crate) fn following(&self, after: i64, limit: usize) -> (Vec<Arc<OutboxRow>>, bool) {
         let recent = self.recent.lock();
         let mut rows = Vec::new();
         if recent.last <= after {
@@ -86,14 +86,14 @@ impl Handover {
     }
 
     /// The kept rows that are not in a set.
-    pub(super) fn beyond(&self, taken: &Numbers, limit: usize) -> Vec<Arc<OutboxRow>> {
+    pub(crate) fn beyond(&self, taken: &Numbers, limit: usize) -> Vec<Arc<OutboxRow>> {
         let recent = self.recent.lock();
         let new = recent.rows.values().filter(|row| !taken.has(row.seq));
         new.take(limit).cloned().collect()
     }
 
     /// Keeps rows that a consumer has read, for the others.
-    pub(super) fn keep(&self, rows: &[Arc<OutboxRow>]) {
+    pub(crate) fn keep(&self, rows: &[Arc<OutboxRow>]) {
         let mut recent = self.recent.lock();
         for row in rows {
             recent.keep(row);
@@ -140,7 +140,7 @@ impl Handover {
 }
 
 /// The events that wait for a live consumer.
-pub(super) struct LiveQueue {
+pub(crate) struct LiveQueue {
     state: Mutex<LiveState>,
     ready: Notify,
     /// The storage names of the entities that it takes; `None` for all.
@@ -155,7 +155,7 @@ struct LiveState {
 }
 
 impl LiveQueue {
-    pub(super) fn new(entities: Option<BTreeSet<&'static str>>) -> Self {
+    pub(crate) fn new(entities: Option<BTreeSet<&'static str>>) -> Self {
         Self {
             state: Mutex::default(),
             ready: Notify::new(),
@@ -187,25 +187,25 @@ impl LiveQueue {
     }
 
     /// Takes all rows.
-    pub(super) fn take(&self) -> VecDeque<Arc<OutboxRow>> {
+    pub(crate) fn take(&self) -> VecDeque<Arc<OutboxRow>> {
         let mut state = self.state.lock();
         state.events = 0;
         std::mem::take(&mut state.rows)
     }
 
     /// The number of lost events that the consumer was not told about.
-    pub(super) fn missed(&self) -> u64 {
+    pub(crate) fn missed(&self) -> u64 {
         self.state.lock().missed
     }
 
     /// The consumer was told about this number of lost events.
-    pub(super) fn told(&self, count: u64) {
+    pub(crate) fn told(&self, count: u64) {
         let mut state = self.state.lock();
         state.missed = state.missed.saturating_sub(count);
     }
 
     /// Waits for rows.
-    pub(super) async fn ready(&self) {
+    pub(crate) async fn ready(&self) {
         self.ready.notified().await;
     }
 }

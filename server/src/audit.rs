@@ -5,10 +5,6 @@
 //! call changes. The previous state is read and locked in the transaction of the change, so that no
 //! other change can happen in between. A call that is refused, or changes nothing, adds no entry.
 
-mod call;
-mod entry;
-mod log;
-
-pub(crate) use call::{Auditing, Seen};
-pub use entry::{AuditEntry, AuditEntryListQuery, audit_entry};
-pub use log::{AuditLog, AuditNote};
+pub use crate::resource::audit::{
+    AuditEntry, AuditEntryListQuery, AuditLog, AuditNote, audit_entry,
+};

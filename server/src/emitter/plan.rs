@@ -3,24 +3,25 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use linchpin_core::event::EntityEvent;
 use linchpin_core::operation::OpSpec;
 use linchpin_core::policy::EventDesc;
+use linchpin_core::store::{Name, RouteEvent};
 use linchpin_vocabulary::kind::Changes;
 
 use crate::EntityEntry;
 use crate::entity::{EntityDesc, FieldSet};
-use crate::event::{EntityEvent, Name, RouteEvent};
 use crate::store::Projection;
 
 /// The events of an entity, by route.
-pub(super) type Routes = HashMap<&'static str, Arc<RouteEvent>>;
+pub(crate) type Routes = HashMap<&'static str, Arc<RouteEvent>>;
 
 /// The route name of events for expired records that were removed. No operation can have this name.
 pub(crate) const EXPIRED: &str = "(expired)";
 
 /// The route name of events for changes by an operation of another entity. No operation can have
 /// this name.
-pub(super) const ELSEWHERE: &str = "(elsewhere)";
+pub(crate) const ELSEWHERE: &str = "(elsewhere)";
 
 /// The prefix of the names of an entity's events: `blog.posts`.
 fn prefix(desc: &EntityDesc) -> String {
@@ -32,7 +33,7 @@ fn prefix(desc: &EntityDesc) -> String {
 }
 
 /// Whether the policy of a route of the entity sets `event`.
-pub(super) fn names_one(entry: &EntityEntry) -> bool {
+pub(crate) fn names_one(entry: &EntityEntry) -> bool {
     let crud = entry.desc.routes.iter().chain([&entry.desc.defaults]);
     crud.chain(entry.mounted().map(|spec| &spec.policy))
         .any(|policy| policy.event.is_some())
@@ -40,7 +41,7 @@ pub(super) fn names_one(entry: &EntityEntry) -> bool {
 
 /// The events of every route that changes records. `reads` are the fields that conditions of
 /// consumers read, `largest` is the maximum size of a payload in bytes.
-pub(super) fn routes(entry: &EntityEntry, reads: FieldSet, largest: usize) -> Routes {
+pub(crate) fn routes(entry: &EntityEntry, reads: FieldSet, largest: usize) -> Routes {
     let desc = entry.desc;
     let prefix = prefix(desc);
     let read = |at: usize| reads.has(at);
@@ -119,7 +120,7 @@ fn kebab(spec: &OpSpec) -> String {
 }
 
 /// Every name that an entity's events can have.
-pub(super) fn names(routes: &Routes) -> impl Iterator<Item = &str> {
+pub(crate) fn names(routes: &Routes) -> impl Iterator<Item = &str> {
     routes
         .values()
         .filter(|event| !event.internal)

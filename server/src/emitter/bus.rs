@@ -6,12 +6,11 @@ use std::fmt;
 use std::sync::Arc;
 
 use futures_util::Stream;
+use linchpin_core::event::{EntityEvent, OutboxRow};
 use parking_lot::Mutex;
 use tokio::sync::broadcast::{self, error::RecvError};
 
-use super::{EntityEvent, Event};
-use crate::entity::Entity;
-use crate::event::OutboxRow;
+use crate::entity::EntityDesc;
 use crate::{Error, Result};
 
 /// The number of events that a subscription may be late by.
@@ -51,11 +50,11 @@ pub struct AppEvent {
 
 /// The entities and names that have subscribers, for start-up.
 #[derive(Debug, Default)]
-pub(super) struct Interest {
+pub(crate) struct Interest {
     /// Storage names of entities.
-    pub(super) entities: BTreeSet<Cow<'static, str>>,
+    pub(crate) entities: BTreeSet<Cow<'static, str>>,
     /// Names of events.
-    pub(super) names: BTreeSet<String>,
+    pub(crate) names: BTreeSet<String>,
     /// Whether the app serves; nothing is added after that.
     sealed: bool,
 }
@@ -79,20 +78,24 @@ impl fmt::Debug for EventBus {
 }
 
 impl EventBus {
-    /// Events about `E`.
+    /// Events about an entity, as far as they convert.
     ///
     /// # Errors
-    /// If the app already serves and nothing subscribed to `E` before: then no events are recorded.
-    pub fn subscribe<E: Entity>(&self) -> Result<Subscription<Event<E>>> {
-        let entity = Cow::Borrowed(E::DESC.storage_name);
+    /// If the app already serves and nothing subscribed to the entity before.
+    pub(crate) fn subscribe_to_entity<T>(
+        &self,
+        entity: &'static EntityDesc,
+        select: impl Fn(Arc<EntityEvent>) -> Option<T> + Send + 'static,
+    ) -> Result<Subscription<T>> {
+        let storage_name = Cow::Borrowed(entity.storage_name);
         let mut interest = self.0.interest.lock();
-        if !interest.entities.contains(&entity) {
+        if !interest.entities.contains(&storage_name) {
             if interest.sealed {
-                return Err(unheard(format_args!("the entity `{}`", E::DESC.name)));
+                return Err(unheard(format_args!("the entity `{}`", entity.name)));
             }
-            interest.entities.insert(entity);
+            interest.entities.insert(storage_name);
         }
-        subscribed(&self.0.sender, Event::of)
+        subscribed(&self.0.sender, select)
     }
 
     /// Events of a name, such as `blog.posts.published`.
@@ -156,12 +159,12 @@ impl EventBus {
         })
     }
 
-    pub(super) fn interest<T>(&self, look: impl FnOnce(&Interest) -> T) -> T {
+    pub(crate) fn interest<T>(&self, look: impl FnOnce(&Interest) -> T) -> T {
         look(&self.0.interest.lock())
     }
 
     /// From now on only these entities and names can be subscribed to.
-    pub(super) fn seal(&self, entities: BTreeSet<Cow<'static, str>>, names: BTreeSet<String>) {
+    pub(crate) fn seal(&self, entities: BTreeSet<Cow<'static, str>>, names: BTreeSet<String>) {
         *self.0.interest.lock() = Interest {
             entities,
             names,
@@ -170,7 +173,7 @@ impl EventBus {
     }
 
     /// Sends the events of a commit. Without subscribers this costs one look.
-    pub(super) fn send(&self, row: &OutboxRow) {
+    pub(crate) fn send(&self, row: &OutboxRow) {
         let sender = self.0.sender.lock();
         let Some(sender) = sender.as_ref().filter(|sender| sender.receiver_count() > 0) else {
             return;
@@ -185,7 +188,7 @@ impl EventBus {
     }
 
     /// Tells subscribers that events were lost.
-    pub(super) fn missed(&self, count: u64) {
+    pub(crate) fn missed(&self, count: u64) {
         if let Some(sender) = &*self.0.sender.lock() {
             // No subscriber: this is not an error.
             let _ = sender.send(Err(count));
@@ -193,7 +196,7 @@ impl EventBus {
     }
 
     /// Ends all subscriptions.
-    pub(super) fn close(&self) {
+    pub(crate) fn close(&self) {
         self.0.sender.lock().take();
         self.0.emitted.lock().take();
     }

@@ -1,71 +1,30 @@
-//! The audit of a call: the record before and after, and the entry about both.
+//! The audit of a change: the record before and after, and the entry about both.
 
-use linchpin_core::policy::PermissionDesc;
 use serde_json::{Map, Value as Json};
 
 use super::{AuditLog, AuditNote};
+use crate::cx::Auditing;
 use crate::entity::{EntityDesc, Flags};
 use crate::filter::CtxPath;
 use crate::{Cx, Result, Value};
 
-/// The audit declaration of a mounted route.
-#[derive(Clone, Debug)]
-pub(crate) struct Auditing {
-    log: AuditLog,
-    action: &'static str,
-    route: Box<str>,
-    /// The storage name of the route's entity, and the positions of the fields in its permission.
-    of: Option<Permitted>,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Permitted {
-    entity: &'static str,
-    owner: Option<usize>,
-    resource: Option<usize>,
-}
-
 /// A record before and after a statement.
 #[derive(Debug)]
-pub(crate) struct Seen<'a> {
-    pub(crate) before: Option<&'a [Value]>,
-    pub(crate) after: Option<&'a [Value]>,
+pub(in crate::resource) struct Seen<'a> {
+    pub(in crate::resource) before: Option<&'a [Value]>,
+    pub(in crate::resource) after: Option<&'a [Value]>,
 }
 
-impl Auditing {
-    pub(crate) fn new(
-        log: AuditLog,
-        action: &'static str,
-        route: &str,
-        entity: Option<&'static EntityDesc>,
-        permission: Option<&PermissionDesc>,
-    ) -> Self {
-        let of = entity.zip(permission).map(|(entity, permission)| {
-            let position = |name: Option<&str>| {
-                name.and_then(|name| entity.fields.iter().position(|field| field.name == name))
-            };
-            Permitted {
-                entity: entity.storage_name,
-                owner: position(permission.owner_field),
-                resource: position(permission.resource),
-            }
-        });
-        Self {
-            log,
-            action,
-            route: route.into(),
-            of,
-        }
-    }
-
-    /// Adds an entry for one record, unless nothing has changed, or the owner made a change that
-    /// owners may make.
+impl AuditLog {
+    /// Adds an entry for one record that an audited call has changed, unless nothing has changed,
+    /// or the owner made a change that owners may make.
     ///
     /// # Errors
     /// If the store cannot write the entry.
-    pub(crate) async fn tell(
+    pub(in crate::resource) async fn record(
         &self,
         cx: &Cx,
+        auditing: &Auditing,
         entity: &'static EntityDesc,
         seen: Seen<'_>,
     ) -> Result<()> {
@@ -76,8 +35,10 @@ impl Auditing {
         else {
             return Ok(());
         };
-        let of = self.of.filter(|of| of.entity == entity.storage_name);
-        let owner = of.and_then(|of| seen.before.or(seen.after)?.get(of.owner?));
+        let owner = seen
+            .before
+            .or(seen.after)
+            .and_then(|record| auditing.owner(entity, record));
         if owner.is_some_and(|owner| !owner.is_null() && *owner == cx.value(CtxPath::ActorId)) {
             return Ok(());
         }
@@ -86,19 +47,19 @@ impl Auditing {
             .tenant
             .and_then(|tenant| text(record.get(tenant.field)?));
         let note = AuditNote {
-            action: self.action.to_owned(),
+            action: auditing.action.to_owned(),
             target_type: entity.name.to_owned(),
             target_id: record
                 .get(entity.primary)
                 .and_then(text)
                 .unwrap_or_default(),
-            resource: of.and_then(|of| text(record.get(of.resource?)?)),
-            route: self.route.to_string(),
+            resource: auditing.resource(entity, record).and_then(text),
+            route: auditing.route.to_string(),
             tenant_id: tenant,
             before,
             after,
         };
-        self.log.add(cx, note).await
+        self.add(cx, note).await
     }
 }
 

@@ -1,0 +1,66 @@
+//! The audit of a call: what its route says of the changes.
+
+use linchpin_core::policy::PermissionDesc;
+
+use crate::Value;
+use crate::entity::EntityDesc;
+
+/// The audit declaration of a mounted route.
+#[derive(Clone, Debug)]
+pub(crate) struct Auditing {
+    pub(crate) action: &'static str,
+    pub(crate) route: Box<str>,
+    /// The storage name of the route's entity, and the positions of the fields in its permission.
+    of: Option<Permitted>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Permitted {
+    entity: &'static str,
+    owner: Option<usize>,
+    resource: Option<usize>,
+}
+
+impl Auditing {
+    pub(crate) fn new(
+        action: &'static str,
+        route: &str,
+        entity: Option<&'static EntityDesc>,
+        permission: Option<&PermissionDesc>,
+    ) -> Self {
+        let of = entity.zip(permission).map(|(entity, permission)| {
+            let position = |name: Option<&str>| {
+                name.and_then(|name| entity.fields.iter().position(|field| field.name == name))
+            };
+            Permitted {
+                entity: entity.storage_name,
+                owner: position(permission.owner_field),
+                resource: position(permission.resource),
+            }
+        });
+        Self {
+            action,
+            route: route.into(),
+            of,
+        }
+    }
+
+    /// The owner of a record by the permission of the route; `None` for records of another entity.
+    pub(crate) fn owner<'a>(&self, entity: &EntityDesc, record: &'a [Value]) -> Option<&'a Value> {
+        record.get(self.permitted(entity)?.owner?)
+    }
+
+    /// The resource of a record by the permission of the route; `None` for records of another
+    /// entity.
+    pub(crate) fn resource<'a>(
+        &self,
+        entity: &EntityDesc,
+        record: &'a [Value],
+    ) -> Option<&'a Value> {
+        record.get(self.permitted(entity)?.resource?)
+    }
+
+    fn permitted(&self, entity: &EntityDesc) -> Option<Permitted> {
+        self.of.filter(|of| of.entity == entity.storage_name)
+    }
+}
