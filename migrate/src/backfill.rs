@@ -1,79 +1,37 @@
 //! Changes of rows in batches: in the order of the primary key, resumable, throttled.
 
-use std::collections::BTreeSet;
+mod pace;
+mod progress;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use linchpin_core::Value;
-use linchpin_core::schema::{
-    ColumnKind, Dialect, SchemaError, SchemaSession, literal_of, value_of,
-};
+use linchpin_core::schema::{ColumnKind, Dialect, SchemaError, SchemaSession, literal_of};
 use tokio::time::{Instant, sleep};
 
-use crate::check::shown;
+pub use self::pace::Pace;
+use self::pace::{LARGEST, pause};
+use self::progress::{Progress, failed};
 use crate::count::Counter;
 use crate::data::DataAction;
 use crate::error::{Exit, Refusal};
 use crate::fault;
-use crate::ledger::{Installed, Runner};
+use crate::ledger::Runner;
 use crate::plan::Declared;
-use crate::rows::{self, Maker, Refused, within};
+use crate::rows::{self, Maker, within};
 
 /// The number of refused rows at which the step fails at once.
 const FAILURES: usize = 1_000;
-/// The maximum number of keys of refused rows in a message.
-const SHOWN: usize = 20;
 /// The maximum number of passes over rows that other writers have changed meanwhile.
 const PASSES: usize = 10;
-/// The maximum number of rows of a batch.
-const LARGEST: u64 = 10_000;
-/// The number of rows up to which batches grow if there are pauses between them. While a batch
-/// runs, requests wait longer, so many short batches delay fewer of them than a few long ones.
-const LARGEST_BETWEEN_PAUSES: u64 = 1_000;
 /// The rows of the first batch of a counter. Each may have many counted records.
 const COUNTERS: u64 = 50;
 /// The lag of a replica at which a backfill pauses.
 const LAG: Duration = Duration::from_secs(10);
 /// How often the lag is read, and how often progress is reported.
 const LOOK: Duration = Duration::from_secs(1);
-
-/// The speed of a backfill.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Pace {
-    /// The number of rows of the first batch, 1 to 10,000. Later ones adapt to `target`, and grow to
-    /// at most 10,000 rows without pauses, with them to at most 1,000 or this number.
-    pub batch: u64,
-    /// The share of time that batches take; the rest are pauses. Over 0, at most 1.
-    pub duty: f64,
-    /// The maximum number of rows per second.
-    pub max_rate: Option<u64>,
-    /// How long a batch should take. `None` is the time that suits the store: 100 ms, on SQLite
-    /// 20 ms, because a batch there blocks every other write.
-    pub target: Option<Duration>,
-}
-
-impl Default for Pace {
-    fn default() -> Self {
-        Self {
-            batch: 1_000,
-            duty: 0.5,
-            max_rate: None,
-            target: None,
-        }
-    }
-}
-
-impl Pace {
-    /// The number of rows up to which batches grow.
-    fn largest(&self) -> u64 {
-        if self.duty < 1.0 {
-            self.batch.clamp(LARGEST_BETWEEN_PAUSES, LARGEST)
-        } else {
-            LARGEST
-        }
-    }
-}
 
 /// A request to end a run after the present batch or step. A clone is the same request.
 #[derive(Clone, Debug, Default)]
@@ -161,57 +119,6 @@ pub(crate) async fn run(
 enum Source<'a> {
     Rows(Maker<'a>),
     Counter(Counter<'a>),
-}
-
-struct Progress {
-    batch: u64,
-    /// The number of batches of this run.
-    batches: u64,
-    /// The rows that were written, also in earlier runs.
-    done: u64,
-    /// The key after which the first pass continues.
-    cursor: Option<Value>,
-    /// The refused rows of this pass.
-    failed: usize,
-    /// The first of them.
-    refused: Vec<Refused>,
-}
-
-impl Progress {
-    /// Reads the progress of an earlier run.
-    async fn load(session: &mut dyn SchemaSession, work: Work<'_>) -> Result<Self, SchemaError> {
-        let installed = Installed::load(session).await?;
-        let step = installed.ledger().and_then(|l| l.steps.get(work.id));
-        let (done, failed) = step.map_or((0, 0), |step| (step.rows_done, step.rows_failed));
-        let key = step
-            .and_then(|step| step.cursor.as_deref())
-            .and_then(|cursor| serde_json::from_str(cursor).ok())
-            .and_then(|cursor| value_of(&cursor, &work.data.key().kind));
-        Ok(Self {
-            batch: 1,
-            batches: 0,
-            done,
-            // Refused rows are visited again. If no condition finds them, then all rows are.
-            cursor: key.filter(|_| failed == 0 || work.data.has_condition()),
-            failed: 0,
-            refused: Vec::new(),
-        })
-    }
-
-    /// Changes the size of batches so that one takes the wanted time.
-    fn adapt(&mut self, took: Duration, target: Duration, largest: u64) {
-        if took > target * 2 {
-            self.batch = (self.batch / 2).max(1);
-        } else if took < target / 2 {
-            self.batch = (self.batch * 2).min(largest);
-        }
-    }
-
-    fn note(&mut self, refused: Vec<Refused>) {
-        self.failed += refused.len();
-        let free = SHOWN.saturating_sub(self.refused.len());
-        self.refused.extend(refused.into_iter().take(free));
-    }
 }
 
 struct Backfill<'a> {
@@ -422,16 +329,6 @@ impl Backfill<'_> {
     }
 }
 
-fn pause(took: Duration, pace: &Pace, rows: u64) -> Duration {
-    let duty = pace.duty.clamp(0.01, 1.0);
-    let rest = took.mul_f64((1.0 - duty) / duty);
-    let limited = pace.max_rate.map_or(Duration::ZERO, |rate| {
-        let wanted = Duration::from_secs_f64(rows as f64 / rate.max(1) as f64);
-        wanted.saturating_sub(took)
-    });
-    rest.max(limited)
-}
-
 /// The greatest key of a table.
 async fn newest(
     session: &mut dyn SchemaSession,
@@ -445,27 +342,6 @@ async fn newest(
     let kinds = [key.kind.clone()];
     let rows = session.query(&sql, &[], &kinds).await?;
     Ok(rows.into_iter().flatten().next())
-}
-
-fn failed(state: &Progress) -> Refusal {
-    let records = match state.failed {
-        1 => "1 record".to_owned(),
-        n => format!("{n} records"),
-    };
-    let mut refusal = Refusal::new(
-        "transform_failed",
-        Exit::Data,
-        format!("the transform has no value for {records}; they are unchanged"),
-    )
-    .help("correct these records and run the command again; it visits only what is not done");
-    let mut seen = BTreeSet::new();
-    for Refused { key, message } in &state.refused {
-        let key = shown(key);
-        if seen.insert(key.clone()) {
-            refusal = refusal.fact(format!("{key}: {message}"));
-        }
-    }
-    refusal
 }
 
 #[cfg(test)]

@@ -7,6 +7,8 @@ mod alter;
 mod contract;
 pub(crate) mod entity;
 pub(crate) mod fill;
+#[cfg(test)]
+mod fixture;
 mod kept;
 #[cfg(test)]
 mod postgres_tests;

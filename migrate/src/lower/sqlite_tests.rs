@@ -8,7 +8,7 @@ use linchpin_core::store::{DatabaseUrl, StoreProvider};
 use linchpin_sqlite::{SqliteDialect, SqliteProvider};
 use proptest::prelude::*;
 
-use super::tests::{any_snapshot, shown, steps_of};
+use super::fixture::{any_snapshot, shown, steps_of};
 use crate::check::Finding;
 use crate::step::{Step, Work};
 

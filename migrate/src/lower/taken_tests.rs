@@ -2,7 +2,7 @@
 
 use linchpin_core::schema::{Action, FieldSnapshot};
 
-use super::tests::{entity, field, indexed, lead_to, lines, snapshot, steps};
+use super::fixture::{entity, field, indexed, lead_to, lines, snapshot, steps};
 use crate::step::Work;
 
 /// A development start without `rename_from` has added `view_count`, with an index.
