@@ -5,7 +5,7 @@ mod names;
 
 use std::sync::Arc;
 
-use super::build::RouteOverride;
+use super::overrides::RouteOverride;
 use super::plugin::Plugin;
 use super::setup::RoutesCx;
 use super::start::mounted;

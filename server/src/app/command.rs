@@ -3,8 +3,9 @@
 
 use std::io::IsTerminal;
 
-use super::build::{App, RouteOverride};
+use super::build::App;
 use super::config::Config;
+use super::overrides::RouteOverride;
 use super::plugin::{Command, Run};
 use super::start::apply;
 use super::stores::Stores;

@@ -11,6 +11,7 @@ mod exchange;
 mod graph;
 mod listen;
 mod migrate;
+mod overrides;
 mod own;
 mod peers;
 mod plugin;
@@ -27,8 +28,9 @@ mod stores;
 mod stream;
 mod summaries;
 
-pub use build::{App, Route, RouteOverride};
+pub use build::App;
 pub use config::{Config, Durability, Environment, Postgres};
+pub use overrides::{Route, RouteOverride};
 pub use plugin::{Command, Plugin};
 pub use registrar::Registrar;
 pub use running::Running;

@@ -6,7 +6,7 @@ use crate::http::PluginRoute;
 use crate::resource::{Adapters, BoxFuture};
 use crate::{Package, Result};
 
-use super::build::RouteOverride;
+use super::overrides::RouteOverride;
 use super::secret::SigningSecret;
 use super::setup::{MiddlewareCx, PostCx, RoutesCx};
 

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use super::AfterAdapters;
-use super::build::{App, RouteOverride};
+use super::build::App;
 use super::capabilities;
 use super::checks::{self, startup};
 use super::config::Environment;
 use super::migrate;
+use super::overrides::RouteOverride;
 use super::own::own_routes;
 use super::plugin::Plugin;
 use super::registrar::Registrar;

@@ -1,27 +1,26 @@
 //! One mounted entity: its description, its statements, its planned operations.
 
+mod records;
+mod setup;
+
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock, Weak};
 
-use linchpin_core::operation::{AssignSpec, OpSpec};
 use parking_lot::RwLock;
 
-use super::audit::AuditLog;
 use super::extensions::Extensions;
-use super::integrity::{Dependent, Names, dependents};
-use super::key::valid_key;
+use super::integrity::{Dependent, Names};
 use super::prepared::{Change, Prepared};
 use super::statement::Statements;
-use super::{CursorKey, Executor, Form, computed, declared};
-use crate::EntityEntry;
+use super::{CursorKey, Executor, computed, declared};
 use crate::clock::Clock;
-use crate::entity::{DefaultDesc, EntityDesc, Kind, UniqueDesc};
+use crate::entity::{DefaultDesc, EntityDesc};
 use crate::filter::{Filter, Op, Operand, Source};
 use crate::permission::Evaluator;
 use crate::store::{Plan, Projection, Reply, Row, Rows, SqlDriver, Store};
-use crate::validate::{Validator, canonical};
-use crate::{Code, Cx, Error, Result, Value};
+use crate::validate::Validator;
+use crate::{Cx, Error, Result, Value};
 
 /// One mounted entity: its description, its statements and its planned operations.
 pub struct Table {
@@ -142,32 +141,6 @@ impl Table {
         })
     }
 
-    /// Adds the limits that its operations declare for lists of items. They also hold for create
-    /// and update.
-    #[must_use]
-    pub fn bounded(mut self, entry: &EntityEntry) -> Self {
-        for bounds in entry.mounted().filter_map(|spec| spec.kind.bounds()) {
-            self.validator.bound_items(bounds);
-        }
-        self
-    }
-
-    /// Connects the tables of an app. Only the first call has an effect.
-    pub(super) fn link(
-        &self,
-        tables: &Arc<HashMap<&'static str, Arc<Table>>>,
-        provided: &Extensions,
-    ) {
-        self.dependents
-            .get_or_init(|| dependents(self.desc, tables.values().map(|table| table.desc)));
-        self.statements
-            .backfill()
-            .learn(self.desc, tables.values().map(|table| table.desc));
-        // A table belongs to one app for good.
-        drop(self.siblings.set(Arc::downgrade(tables)));
-        drop(self.provided.set(provided.clone()));
-    }
-
     /// The table of another entity of the app. Its own restriction applies to its statements.
     ///
     /// # Errors
@@ -232,21 +205,6 @@ impl Table {
         !followed && self.statements.computes(last)
     }
 
-    /// Sets the permission evaluator. Only the first call has an effect.
-    pub(crate) fn judged_by(&self, evaluator: &Arc<dyn Evaluator>) {
-        self.evaluator.get_or_init(|| Arc::clone(evaluator));
-    }
-
-    /// Sets the audit log, for changes by audited calls. Only the first call has an effect.
-    pub(crate) fn audited_by(&self, log: &AuditLog) {
-        self.statements.audited_by(log);
-    }
-
-    /// Sets the clock for calls from code without an instant. Only the first call has an effect.
-    pub(crate) fn timed_by(&self, clock: &Clock) {
-        self.clock.get_or_init(|| Arc::clone(clock));
-    }
-
     /// The call at the present of the clock, unless it has an instant.
     pub(crate) fn at_present<'a>(&self, cx: &'a Cx) -> Cow<'a, Cx> {
         self.clock
@@ -284,106 +242,6 @@ impl Table {
     /// As [`Table::admit`].
     pub(crate) fn condition(&self, cx: &Cx, route: &str) -> Result<Filter> {
         self.statements.condition(cx, route)
-    }
-
-    /// Rows in the wanted form.
-    pub fn rows(&self, form: &Form) -> Rows {
-        match form {
-            Form::Json(projection) => Rows::json(projection),
-            Form::Noted(projection, fields) => Rows::json(projection).noting(Arc::clone(fields)),
-            Form::Records => Rows::records(self.desc),
-        }
-        .version_of(self.desc)
-    }
-
-    /// The key in a path segment; `None` if no record of this entity can have it.
-    pub fn parse_id(&self, text: &str) -> Option<Value> {
-        match self.desc.primary_field().kind {
-            Kind::Integer => {
-                let id: i64 = text.parse().ok()?;
-                (itoa::Buffer::new().format(id) == text).then_some(Value::Int(id))
-            }
-            _ => valid_key(text)
-                .then(|| Value::Text(canonical(self.desc.primary_field().rules, text.to_owned()))),
-        }
-    }
-
-    /// Reads one record; `count` is 0 when it is not visible.
-    ///
-    /// # Errors
-    /// When the store cannot answer.
-    pub async fn get(&self, cx: &Cx, id: Value, form: &Form) -> Result<Rows> {
-        self.execute(cx, &self.fixed.get, vec![id], self.rows(form))
-            .await
-    }
-
-    /// Reads one record with the restriction of a route other than `get`.
-    pub(crate) async fn read(
-        &self,
-        cx: &Cx,
-        route: &'static str,
-        id: Value,
-        form: &Form,
-    ) -> Result<Rows> {
-        let statement = self.shape(route, b"k", || by_key(self.desc))?;
-        self.execute(cx, &statement, vec![id], self.rows(form))
-            .await
-    }
-
-    /// The rows, if there is one and its version is the expected one.
-    ///
-    /// # Errors
-    /// `not_found`, `precondition_failed`.
-    pub fn found(&self, rows: Rows, version: Option<i64>) -> Result<Rows> {
-        if rows.count == 0 {
-            return Err(Error::not_found());
-        }
-        match (version, rows.version) {
-            (Some(expected), Some(stored)) if expected != stored => Err(Error::new(
-                Code::PreconditionFailed,
-                "The record has another version",
-            )),
-            _ => Ok(rows),
-        }
-    }
-
-    /// Whether equality on these fields matches at most one record: the primary key, or all fields
-    /// of a unique without nulls. A value that is unique within a tenant matches one record per
-    /// tenant if the application itself calls, because it has no tenant.
-    pub fn pins_one(&self, fields: &[AssignSpec]) -> bool {
-        let named = |field: usize| fields.iter().any(|a| a.field == field);
-        let certain = |field: &usize| named(*field) && !self.desc.fields[*field].optional;
-        let across = |unique: &UniqueDesc| {
-            unique.global
-                || self
-                    .desc
-                    .tenant
-                    .is_none_or(|tenant| unique.fields.contains(&tenant.field))
-        };
-        named(self.desc.primary)
-            || self
-                .desc
-                .uniques
-                .iter()
-                .any(|u| across(u) && u.fields.iter().all(certain))
-    }
-
-    /// Refuses a change by a value that is unique within a tenant if no tenant is given.
-    ///
-    /// # Errors
-    /// `internal`: the caller is code of the application.
-    pub(crate) fn refuse_ambiguous(&self, cx: &Cx, fields: &[AssignSpec]) -> Result<()> {
-        let within = |tenant: crate::entity::Tenant| cx.bound(self.desc, tenant.field).is_some();
-        if cx.system_reason().is_none()
-            || self.desc.tenant.is_none_or(within)
-            || self.pins_one(fields)
-        {
-            return Ok(());
-        }
-        let entity = self.desc.name;
-        Err(Error::internal(format!(
-            "several tenants may have a `{entity}` with these values: say which with `cx.within(..)`, or call on behalf of an actor of one"
-        )))
     }
 
     /// Whether the records that a call reads or writes depend on the caller.
@@ -453,11 +311,6 @@ impl Table {
         self.statements.shape(route, key, plan)
     }
 
-    /// Sets the emitter of events for changes.
-    pub(crate) fn emit(&self, emitter: Arc<crate::emitter::Emitter>) {
-        self.statements.emit(emitter);
-    }
-
     /// A statement without restriction that removes expired records.
     pub(super) fn expiring(&self, plan: Plan) -> Result<Prepared> {
         self.statements
@@ -500,25 +353,6 @@ impl Table {
     /// The key that encrypts the cursors of this entity.
     pub(super) fn cursors(&self) -> &CursorKey {
         &self.cursors
-    }
-
-    /// The planned form of an operation, if it is planned already.
-    pub(crate) fn planned(&self, name: &str) -> Option<Arc<dyn Executor>> {
-        self.operations.read().get(name).map(Arc::clone)
-    }
-
-    /// Declares an operation that is about to be planned.
-    ///
-    /// # Errors
-    /// A value that it always writes and that its field does not allow.
-    pub(crate) fn declare(&self, spec: &'static OpSpec) -> Result<()> {
-        self.statements.declare(spec);
-        declared::written(self.desc, &self.validator, spec)
-    }
-
-    /// Keeps the planned form of an operation.
-    pub(crate) fn keep_planned(&self, name: &'static str, executor: &Arc<dyn Executor>) {
-        self.operations.write().insert(name, Arc::clone(executor));
     }
 }
 
