@@ -1,14 +1,12 @@
 //! Commands whose refusal must not change the database, and a rebuild beside foreign objects.
 
-use linchpin_core::entity::{
-    Kind, SourceLine, TransformDesc, TransformError, TransformFrom, TransformInput, TransformType,
-};
+use linchpin_core::entity::{Kind, SourceLine, TransformDesc, TransformError, TransformInput};
 use linchpin_core::schema::{ColumnKind, Snapshot};
 use linchpin_core::{Value, ValueRef};
-use linchpin_migrate::{Change, Exit, Phase, Refusal, TransformRecord};
+use linchpin_migrate::{Exit, Phase, Refusal};
 use serde_json::json;
 
-use crate::support::{App, Db, Link, snapshot};
+use crate::support::{App, BODY, Db, Link, function, snapshot};
 
 crate::cases!(commands:
     an_edited_function_refuses_plan_and_apply,
@@ -25,32 +23,19 @@ fn parse(input: TransformInput<'_>) -> Result<Value, TransformError> {
     }
 }
 
-const RECORDED: &str = "5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f";
-
-const fn function(body: &'static str) -> TransformDesc {
+const fn parsing(body: &'static str) -> TransformDesc {
     TransformDesc {
-        name: "app::parse",
-        from: TransformFrom::Value(TransformType {
-            kind: Kind::String,
-            optional: false,
-        }),
-        to: TransformType {
-            kind: Kind::Integer,
-            optional: false,
-        },
-        body,
-        reverse: None,
-        run: parse,
         at: SourceLine {
             file: "src/files.rs",
             line: 7,
         },
+        ..function("app::parse", body, (Kind::String, Kind::Integer), parse)
     }
 }
 
-static AS_RECORDED: TransformDesc = function(RECORDED);
+static AS_RECORDED: TransformDesc = parsing(BODY);
 static EDITED: TransformDesc =
-    function("6060606060606060606060606060606060606060606060606060606060606060");
+    parsing("6060606060606060606060606060606060606060606060606060606060606060");
 
 fn files(kind: &str) -> Snapshot {
     let size = json!({ "size": { "type": kind } });
@@ -59,29 +44,8 @@ fn files(kind: &str) -> Snapshot {
 
 /// The app whose second migration makes the text `size` a number, with this build of the function.
 fn converting(function: &'static TransformDesc) -> App {
-    let first = Link {
-        snapshot: files("string"),
-        changes: Vec::new(),
-        transforms: Vec::new(),
-    };
-    let second = Link {
-        snapshot: files("integer"),
-        changes: vec![Change::ChangeType {
-            entity: "files".to_owned(),
-            field: "size".to_owned(),
-            transform: function.name.to_owned(),
-            reverse: None,
-        }],
-        transforms: vec![TransformRecord {
-            name: function.name.to_owned(),
-            from: "string".to_owned(),
-            to: "integer".to_owned(),
-            body: RECORDED.to_owned(),
-        }],
-    };
-    let mut app = App::of_links(vec![first, second]);
-    app.declared.transforms = vec![function];
-    app
+    let second = Link::converted(files("integer"), ("files", "size"), &AS_RECORDED);
+    App::of_links([Link::plain(files("string")), second], &[function])
 }
 
 async fn refused(db: &Db, app: &App, line: &str) -> Refusal {

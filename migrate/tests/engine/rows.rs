@@ -3,19 +3,17 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use linchpin_core::entity::{
-    ComputedDesc, DefaultDesc, EntityDesc, EnumDesc, FieldDesc, Kind, SoftDelete, SourceLine,
-    Summary, Tenant, TransformDesc, TransformError, TransformFrom, TransformInput, TransformType,
+    ComputedDesc, DefaultDesc, EntityDesc, EnumDesc, FieldDesc, Kind, SoftDelete, Summary, Tenant,
+    TransformDesc, TransformError, TransformInput,
 };
 use linchpin_core::filter::{FilterSpec, Op, OperandSpec, SourceSpec};
 use linchpin_core::schema::{Column, ColumnKind, Snapshot};
 use linchpin_core::store::Row;
 use linchpin_core::{DecodeError, Value, ValueRef};
-use linchpin_migrate::{
-    Change, DataAction, Exit, Options, Pace, Phase, Refusal, Stop, TransformRecord, apply,
-};
+use linchpin_migrate::{DataAction, Exit, Options, Pace, Phase, Refusal, Stop, apply};
 use serde_json::json;
 
-use crate::support::{App, Db, Link, index, snapshot};
+use crate::support::{App, BODY, Db, Link, function, index, snapshot};
 
 crate::cases!(rows:
     nulls_are_refused_without_a_default_and_filled_with_one,
@@ -40,29 +38,8 @@ fn sized(kind: &str, rest: serde_json::Value) -> Snapshot {
 
 /// The app whose second migration makes the text `size` a number.
 fn converting(before: Snapshot, after: Snapshot, transform: &'static TransformDesc) -> App {
-    let first = Link {
-        snapshot: before,
-        changes: Vec::new(),
-        transforms: Vec::new(),
-    };
-    let second = Link {
-        snapshot: after,
-        changes: vec![Change::ChangeType {
-            entity: "files".to_owned(),
-            field: "size".to_owned(),
-            transform: transform.name.to_owned(),
-            reverse: None,
-        }],
-        transforms: vec![TransformRecord {
-            name: transform.name.to_owned(),
-            from: "string".to_owned(),
-            to: transform.to.kind.name().to_owned(),
-            body: transform.body.to_owned(),
-        }],
-    };
-    let mut app = App::of_links(vec![first, second]);
-    app.declared.transforms = vec![transform];
-    app
+    let second = Link::converted(after, ("files", "size"), transform);
+    App::of_links([Link::plain(before), second], &[transform])
 }
 
 const fn transform(
@@ -70,24 +47,7 @@ const fn transform(
     kind: Kind,
     run: fn(TransformInput<'_>) -> Result<Value, TransformError>,
 ) -> TransformDesc {
-    TransformDesc {
-        name,
-        from: TransformFrom::Value(TransformType {
-            kind: Kind::String,
-            optional: false,
-        }),
-        to: TransformType {
-            kind,
-            optional: false,
-        },
-        body: "5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f",
-        reverse: None,
-        run,
-        at: SourceLine {
-            file: "src/files.rs",
-            line: 1,
-        },
-    }
+    function(name, BODY, (Kind::String, kind), run)
 }
 
 static PARSE: TransformDesc = transform("app::parse", Kind::Integer, parse);

@@ -4,16 +4,12 @@
 use std::io::Write as _;
 use std::process::{Command, Stdio};
 
-use linchpin_core::Value;
-use linchpin_core::ValueRef;
-use linchpin_core::entity::{
-    Kind, SourceLine, TransformDesc, TransformFrom, TransformInput, TransformType,
-};
+use linchpin_core::entity::TransformDesc;
 use linchpin_core::schema::Snapshot;
-use linchpin_migrate::{Change, Phase, TransformRecord};
+use linchpin_migrate::Phase;
 use serde_json::{Value as Json, json};
 
-use crate::support::{App, Db, Link, index, snapshot};
+use crate::support::{App, Db, Link, index, people, snapshot, to_text};
 
 /// Rules that do not apply, each with the reason.
 const EXCLUDED: [(&str, &str); 2] = [
@@ -187,46 +183,7 @@ async fn statements_outside_of_contract_steps_block_nobody() {
     assert_eq!(rules.len(), 2, "{rules:?}");
 }
 
-static TO_TEXT: TransformDesc = TransformDesc {
-    name: "app::to_text",
-    from: TransformFrom::Value(TransformType {
-        kind: Kind::Integer,
-        optional: false,
-    }),
-    to: TransformType {
-        kind: Kind::String,
-        optional: false,
-    },
-    body: "5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f",
-    reverse: Some(&TO_NUMBER),
-    run: |input| match input {
-        TransformInput::Value(ValueRef::Int(n)) => Ok(Value::Text(n.to_string())),
-        _ => Err("no number".into()),
-    },
-    at: SourceLine {
-        file: "src/posts.rs",
-        line: 1,
-    },
-};
-
-static TO_NUMBER: TransformDesc = TransformDesc {
-    name: "app::to_number",
-    from: TransformFrom::Value(TransformType {
-        kind: Kind::String,
-        optional: false,
-    }),
-    to: TransformType {
-        kind: Kind::Integer,
-        optional: false,
-    },
-    body: "6f6f6f6f6f6f6f6f6f6f6f6f6f6f6f6f6f6f6f6f6f6f6f6f6f6f6f6f6f6f6f6f",
-    reverse: None,
-    run: |_| Err("no new binary serves".into()),
-    at: SourceLine {
-        file: "src/posts.rs",
-        line: 9,
-    },
-};
+static TO_TEXT: TransformDesc = people::to_text(to_text);
 
 /// A field has an earlier and a new column until the contract phase, and both binaries serve.
 #[tokio::test(flavor = "multi_thread")]
@@ -235,37 +192,13 @@ async fn statements_of_a_field_with_two_columns_block_nobody_before_contract() {
         let fields = json!({ "views": { "type": kind }, "title": { "type": "string" } });
         snapshot(&[("posts", fields, json!({}))])
     };
-    let record = |of: &TransformDesc, from: &str, to: &str| TransformRecord {
-        name: of.name.to_owned(),
-        from: from.to_owned(),
-        to: to.to_owned(),
-        body: of.body.to_owned(),
-    };
-    let first = Link {
-        snapshot: views("integer"),
-        changes: Vec::new(),
-        transforms: Vec::new(),
-    };
-    let second = Link {
-        snapshot: views("string"),
-        changes: vec![Change::ChangeType {
-            entity: "posts".to_owned(),
-            field: "views".to_owned(),
-            transform: TO_TEXT.name.to_owned(),
-            reverse: Some(TO_NUMBER.name.to_owned()),
-        }],
-        transforms: vec![
-            record(&TO_TEXT, "integer", "string"),
-            record(&TO_NUMBER, "string", "integer"),
-        ],
-    };
+    let second = Link::converted(views("string"), ("posts", "views"), &TO_TEXT);
     let db = Db::postgres();
     let before = App::new(&[views("integer")]);
     db.apply(&before, Phase::Contract).await.expect("installed");
     db.execute(&["INSERT INTO posts (id, views, title) VALUES ('a', 1, 'A')"])
         .await;
-    let mut app = App::of_links(vec![first, second]);
-    app.declared.transforms = vec![&TO_TEXT];
+    let app = App::of_links([Link::plain(views("integer")), second], &[&TO_TEXT]);
     let done = db.command(&app, "migrate plan --sql").await;
     let plan = done.unwrap_or_else(|refusal| panic!("{refusal}"));
     assert_eq!(plan.result["migrations"][0]["overlap"], json!(true));

@@ -1,21 +1,24 @@
-//! Databases, snapshots and chains of the tests.
+//! Databases and apps of the tests.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use linchpin_core::Value;
+use linchpin_core::entity::TransformDesc;
 use linchpin_core::schema::{ColumnKind, SchemaSession, SchemaStore, Snapshot, Table};
 use linchpin_core::store::{DatabaseUrl, StoreProvider};
 use linchpin_migrate::cli::{Outcome, online, parse};
 use linchpin_migrate::{
-    Applied, Chain, Change, Declared, Installed, Ledger, Migration, Options, Phase, Plan, Refusal,
-    TransformRecord, apply, digest_of,
+    Applied, Chain, Declared, Installed, Ledger, Options, Phase, Plan, Refusal, apply,
 };
 use linchpin_postgres::PostgresProvider;
 use linchpin_sqlite::SqliteProvider;
-use serde_json::{Value as Json, json};
 
+pub(crate) use self::shared::*;
 use crate::server;
+
+#[path = "../support/mod.rs"]
+mod shared;
 
 /// An empty database.
 pub(crate) struct Db {
@@ -157,92 +160,20 @@ pub(crate) struct App {
 impl App {
     /// The app whose migrations are these snapshots.
     pub(crate) fn new(snapshots: &[Snapshot]) -> Self {
-        let links: Vec<Link> = snapshots
-            .iter()
-            .map(|snapshot| Link {
-                snapshot: snapshot.clone(),
-                changes: Vec::new(),
-                transforms: Vec::new(),
-            })
-            .collect();
-        Self::of_links(links)
+        Self::of_links(snapshots.iter().cloned().map(Link::plain), &[])
     }
 
-    pub(crate) fn of_links(links: Vec<Link>) -> Self {
-        let mut parent = None;
-        let migrations = links.into_iter().zip(1..).map(|(link, seq)| {
-            let digest = digest_of(&link.snapshot);
-            Migration {
-                format: Snapshot::FORMAT,
-                seq,
-                name: format!("change_{seq}"),
-                parent: parent.replace(digest.clone()),
-                snapshot: link.snapshot,
-                snapshot_digest: digest,
-                changes: link.changes,
-                transforms: link.transforms,
-            }
-        });
-        let chain = Chain::new(migrations.collect()).expect("a chain");
-        let declared = Declared {
-            own_sql: Vec::new(),
-            operations: Vec::new(),
-            app: "test".to_owned(),
-            entities: Vec::new(),
-            system: Vec::new(),
-            transforms: Vec::new(),
-            snapshot: chain.snapshot(),
-        };
+    /// The app of these migrations, with these functions.
+    pub(crate) fn of_links(
+        links: impl IntoIterator<Item = Link>,
+        transforms: &[&'static TransformDesc],
+    ) -> Self {
+        let chain = shared::chain(links);
+        let declared = shared::declared(&chain, transforms);
         Self { chain, declared }
     }
 
     pub(crate) fn of(&self) -> (&Chain, &Declared) {
         (&self.chain, &self.declared)
     }
-}
-
-/// A link of a chain.
-pub(crate) struct Link {
-    pub(crate) snapshot: Snapshot,
-    pub(crate) changes: Vec<Change>,
-    pub(crate) transforms: Vec<TransformRecord>,
-}
-
-/// A snapshot of entities: the storage name, the fields besides `id`, and members that differ from
-/// those of an entity without indexes.
-pub(crate) fn snapshot(entities: &[(&str, Json, Json)]) -> Snapshot {
-    let mut all = serde_json::Map::new();
-    for (name, fields, others) in entities {
-        let mut complete = serde_json::Map::new();
-        let given = fields.as_object().expect("an object").clone();
-        let key = json!({ "type": "string", "default": { "kind": "uuid" } });
-        let key = [("id".to_owned(), key)];
-        let key = key.into_iter().filter(|_| !given.contains_key("id"));
-        for (name, mut field) in given.clone().into_iter().chain(key) {
-            let facts = field.as_object_mut().expect("an object");
-            facts.entry("column").or_insert(json!(name));
-            facts.entry("optional").or_insert(json!(false));
-            facts.entry("formerNames").or_insert(json!([]));
-            complete.insert(name, field);
-        }
-        let mut entity = json!({
-            "name": name, "storageName": name, "formerNames": [], "primary": "id",
-            "fields": complete, "indexes": [], "uniques": [], "counters": [], "checks": [],
-        });
-        let members = entity.as_object_mut().expect("an object");
-        for (key, value) in others.as_object().expect("an object") {
-            members.insert(key.clone(), value.clone());
-        }
-        all.insert((*name).to_owned(), entity);
-    }
-    serde_json::from_value(json!({ "format": 2, "entities": all })).expect("a snapshot")
-}
-
-/// An index of a snapshot.
-pub(crate) fn index(name: &str, fields: &[&str]) -> Json {
-    let keys: Vec<Json> = fields
-        .iter()
-        .map(|field| json!({ "field": field, "desc": false }))
-        .collect();
-    json!({ "name": name, "keys": keys, "live": false })
 }

@@ -1,14 +1,11 @@
 //! Chains that differ from the migrations of a database, and functions that have changed.
 
-use linchpin_core::entity::{
-    Kind, SourceLine, TransformDesc, TransformError, TransformFrom, TransformInput, TransformType,
-};
+use linchpin_core::entity::{Kind, TransformDesc};
 use linchpin_core::schema::Snapshot;
-use linchpin_core::{Value, ValueRef};
-use linchpin_migrate::{Chain, Change, Exit, Migration, Phase, digest_of};
+use linchpin_migrate::{Chain, Exit, Migration, Phase, digest_of};
 use serde_json::json;
 
-use crate::support::{Database, Step, chain, chain_with, entity, recorded};
+use crate::support::{Database, Link, chain, chain_with, entity, function, to_text};
 
 on_both_stores!(
     an_edited_function_is_refused_before_anything_runs,
@@ -23,54 +20,20 @@ on_both_stores!(
     a_draft_equal_to_a_recorded_migration_is_taken_over,
 );
 
-fn to_text(input: TransformInput<'_>) -> Result<Value, TransformError> {
-    match input {
-        TransformInput::Value(ValueRef::Int(n)) => Ok(Value::Text(format!("{n} visits"))),
-        _ => Err("no number".into()),
-    }
-}
+pub static REVIEWED: TransformDesc = converting("5f5f");
+static EDITED: TransformDesc = converting("6a6a");
 
-const fn function(name: &'static str, body: &'static str) -> TransformDesc {
-    TransformDesc {
-        name,
-        from: TransformFrom::Value(TransformType {
-            kind: Kind::Integer,
-            optional: false,
-        }),
-        to: TransformType {
-            kind: Kind::String,
-            optional: false,
-        },
-        body,
-        reverse: None,
-        run: to_text,
-        at: SourceLine {
-            file: "src/users.rs",
-            line: 7,
-        },
-    }
+const fn converting(body: &'static str) -> TransformDesc {
+    function("app::to_text", body, (Kind::Integer, Kind::String), to_text)
 }
-
-pub static REVIEWED: TransformDesc = function("app::to_text", "5f5f");
-static EDITED: TransformDesc = function("app::to_text", "6a6a");
 
 fn visits(kind: &str) -> Snapshot {
     entity("users", json!({ "visits": { "type": kind } }))
 }
 
 /// The second migration changes the type of a field.
-fn converted() -> Step {
-    let change = Change::ChangeType {
-        entity: "users".to_owned(),
-        field: "visits".to_owned(),
-        transform: REVIEWED.name.to_owned(),
-        reverse: None,
-    };
-    (visits("string"), vec![change], vec![recorded(&REVIEWED)])
-}
-
-fn plain(snapshot: Snapshot) -> Step {
-    (snapshot, Vec::new(), Vec::new())
+fn converted(snapshot: Snapshot) -> Link {
+    Link::converted(snapshot, ("users", "visits"), &REVIEWED)
 }
 
 async fn filled(database: &Database) -> Chain {
@@ -78,7 +41,7 @@ async fn filled(database: &Database) -> Chain {
     database
         .execute("INSERT INTO users (id, visits) VALUES ('1', 3)")
         .await;
-    chain_with(&[plain(visits("integer")), converted()])
+    chain_with(&[Link::plain(visits("integer")), converted(visits("string"))])
 }
 
 async fn an_edited_function_is_refused_before_anything_runs(database: &Database) {
@@ -266,14 +229,14 @@ async fn an_unfinished_migration_may_be_recorded_again_until_a_step_has_run(data
 
 async fn each_migration_behind_the_head_runs_its_own_function(database: &Database) {
     let first = filled(database).await;
-    let mut steps: Vec<Step> = vec![plain(visits("integer")), converted()];
+    let mut links = vec![Link::plain(visits("integer")), converted(visits("string"))];
     // A later migration renames the converted field.
     let renamed = entity(
         "users",
         json!({ "count": { "type": "string", "formerNames": ["visits"] } }),
     );
-    steps.push(plain(renamed));
-    let three = chain_with(&steps);
+    links.push(Link::plain(renamed));
+    let three = chain_with(&links);
     assert_eq!(first.seq(), 2);
     database.with(&[&REVIEWED]).done(&three).await;
     assert_eq!(
@@ -311,13 +274,12 @@ async fn a_draft_continues_with_each_recorded_migration(database: &Database) {
     drafted(database, &with_note("integer")).await;
     database.execute("UPDATE users SET note = 'x'").await;
     // The next migration converts a field and has the new one, a later one renames it.
-    let (_, changes, transforms) = converted();
     let note = json!({ "type": "string", "optional": true, "formerNames": ["note"] });
     let remark = json!({ "visits": { "type": "string" }, "remark": note });
     let three = chain_with(&[
-        plain(visits("integer")),
-        (with_note("string"), changes, transforms),
-        plain(entity("users", remark)),
+        Link::plain(visits("integer")),
+        converted(with_note("string")),
+        Link::plain(entity("users", remark)),
     ]);
     database.with(&[&REVIEWED]).done(&three).await;
     assert_eq!(
@@ -329,7 +291,7 @@ async fn a_draft_continues_with_each_recorded_migration(database: &Database) {
 async fn a_draft_equal_to_a_recorded_migration_is_taken_over(database: &Database) {
     filled(database).await;
     drafted(database, &with_note("integer")).await;
-    let two = chain_with(&[plain(visits("integer")), plain(with_note("integer"))]);
+    let two = chain(&[visits("integer"), with_note("integer")]);
     let done = database.done(&two).await;
     assert_eq!((done.steps, done.seq), (Vec::new(), 2));
     assert_eq!(database.ledger().await.seq, 2);

@@ -7,19 +7,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use linchpin_migrate::{Applied, Change, Exit, Options, Refusal, StepState};
+use linchpin_migrate::{Applied, Exit, Options, Refusal, StepState};
 use serde_json::json;
 use tokio_postgres::{Client, NoTls};
 
 use crate::history::REVIEWED;
-use crate::support::{Database, Step, chain_with, entity_with, index, options, recorded};
+use crate::support::{Database, Link, chain_with, entity_with, index, options};
 
 /// The lock timeout of a statement. It is also the longest time that other sessions wait because of
 /// its lock request.
 const LOCK_TIMEOUT: Duration = Duration::from_millis(15);
 
 /// A table before and after nearly every kind of change.
-pub(crate) fn changes(table: &str) -> [Step; 2] {
+pub(crate) fn changes(table: &str) -> [Link; 2] {
     let ix = |field: &str| index("ix", table, field);
     let before = entity_with(
         table,
@@ -47,15 +47,9 @@ pub(crate) fn changes(table: &str) -> [Step; 2] {
             "uniques": [index("ux", table, "token")],
         }),
     );
-    let converted = Change::ChangeType {
-        entity: table.to_owned(),
-        field: "visits".to_owned(),
-        transform: REVIEWED.name.to_owned(),
-        reverse: None,
-    };
     [
-        (before, Vec::new(), Vec::new()),
-        (after, vec![converted], vec![recorded(&REVIEWED)]),
+        Link::plain(before),
+        Link::converted(after, (table, "visits"), &REVIEWED),
     ]
 }
 

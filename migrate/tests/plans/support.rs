@@ -9,12 +9,17 @@ use linchpin_core::schema::{ColumnKind, SchemaSession, SchemaStore, Snapshot, Ta
 use linchpin_core::store::{DatabaseUrl, StoreProvider};
 use linchpin_core::{Timestamp, Value};
 use linchpin_migrate::{
-    Applied, Chain, Change, Declared, Installed, Ledger, Migration, Options, Phase, Plan, Refusal,
-    TransformRecord, apply, digest_of,
+    Applied, Chain, Declared, Installed, Ledger, Options, Phase, Plan, Refusal, apply,
 };
 use linchpin_postgres::PostgresProvider;
 use linchpin_sqlite::SqliteProvider;
 use serde_json::{Value as Json, json};
+
+use self::shared::snapshot;
+pub use self::shared::{Link, function, to_text};
+
+#[path = "../support/mod.rs"]
+mod shared;
 
 /// Makes two tests of each case: `sqlite::case` and `postgres::case`.
 macro_rules! on_both_stores {
@@ -109,15 +114,7 @@ impl Database {
     }
 
     pub fn declared(&self, chain: &Chain) -> Declared {
-        Declared {
-            own_sql: Vec::new(),
-            operations: Vec::new(),
-            app: "test".to_owned(),
-            entities: Vec::new(),
-            system: Vec::new(),
-            transforms: self.transforms.clone(),
-            snapshot: chain.snapshot(),
-        }
+        shared::declared(chain, &self.transforms)
     }
 
     pub async fn session(&self) -> Box<dyn SchemaSession> {
@@ -245,34 +242,12 @@ pub fn entity(name: &str, fields: Json) -> Snapshot {
 
 /// A snapshot with one entity. `facts` replace those of the entity.
 pub fn entity_with(name: &str, fields: Json, facts: Json) -> Snapshot {
-    let mut all = serde_json::Map::new();
-    let given = fields.as_object().expect("an object").clone();
-    let key = json!({ "type": "string", "default": { "kind": "uuid" } });
-    for (name, mut field) in [("id".to_owned(), key)].into_iter().chain(given) {
-        let facts = field.as_object_mut().expect("an object");
-        facts.entry("column").or_insert(json!(name));
-        facts.entry("optional").or_insert(json!(false));
-        facts.entry("formerNames").or_insert(json!([]));
-        all.insert(name, field);
-    }
-    let mut entity = json!({
-        "name": name, "storageName": name, "formerNames": [], "primary": "id", "fields": all,
-        "indexes": [], "uniques": [], "counters": [], "checks": [],
-    });
-    for (key, value) in facts.as_object().expect("an object") {
-        entity[key] = value.clone();
-    }
-    let document = json!({ "format": 2, "entities": { name: entity } });
-    serde_json::from_value(document).expect("a snapshot")
+    snapshot(&[(name, fields, facts)])
 }
 
 /// An index on one field; its name is that of a real one.
 pub fn index(prefix: &str, table: &str, field: &str) -> Json {
-    json!({
-        "name": format!("{prefix}_{table}_{field}"),
-        "keys": [{ "field": field, "desc": false }],
-        "live": false,
-    })
+    shared::index(&format!("{prefix}_{table}_{field}"), &[field])
 }
 
 /// The entities of several snapshots in one.
@@ -286,40 +261,10 @@ pub fn together(snapshots: impl IntoIterator<Item = Snapshot>) -> Snapshot {
 
 /// A chain of these snapshots.
 pub fn chain(snapshots: &[Snapshot]) -> Chain {
-    let of = |snapshot: &Snapshot| (snapshot.clone(), Vec::new(), Vec::new());
-    chain_with(&snapshots.iter().map(of).collect::<Vec<_>>())
+    shared::chain(snapshots.iter().cloned().map(Link::plain))
 }
 
-/// A link of a chain: the snapshot, the changes that name functions, and the functions.
-pub type Step = (Snapshot, Vec<Change>, Vec<TransformRecord>);
-
-pub fn chain_with(steps: &[Step]) -> Chain {
-    let mut parent = None;
-    let migrations = steps
-        .iter()
-        .zip(1..)
-        .map(|((snapshot, changes, transforms), seq)| {
-            let digest = digest_of(snapshot);
-            Migration {
-                format: Snapshot::FORMAT,
-                seq,
-                name: format!("change_{seq}"),
-                parent: parent.replace(digest.clone()),
-                snapshot: snapshot.clone(),
-                snapshot_digest: digest,
-                changes: changes.clone(),
-                transforms: transforms.clone(),
-            }
-        });
-    Chain::new(migrations.collect()).expect("a chain")
-}
-
-/// The record of a function in a migration.
-pub fn recorded(function: &TransformDesc) -> TransformRecord {
-    TransformRecord {
-        name: function.name.to_owned(),
-        from: "integer".to_owned(),
-        to: "string".to_owned(),
-        body: function.body.to_owned(),
-    }
+/// A chain of these links.
+pub fn chain_with(links: &[Link]) -> Chain {
+    shared::chain(links.to_vec())
 }
