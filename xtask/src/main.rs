@@ -8,6 +8,7 @@ mod expand_size;
 mod layers;
 mod peers;
 mod postgres;
+mod processor;
 mod steps;
 mod test;
 mod untested;
@@ -44,7 +45,7 @@ cargo xtask search          lints and tests of the search provider, steps of `te
 cargo xtask bench           the generated server beside hand-written ones: --rounds N, --seconds S, --write, --only get,list;
                             --kinds for every kind of operation, --postgres for all of it on Postgres
 cargo xtask bench --instructions   instructions per request, counted by callgrind, against the budgets: --write
-cargo xtask bench --gate           the counts of the generated server alone, as `test` holds them against the budgets
+cargo xtask bench --gate           the same of the test build, for the generated server alone, as `test` holds it against budgets of its own
 cargo xtask bench --compile        what entities cost to compile, against the budgets: --write
 cargo xtask bench --cold           the first build of the quickstart beside that of a plain app, from empty target folders: --write
 cargo xtask bench --auth           what a session costs, what others feel of sign-ins, and whether times tell who has an account

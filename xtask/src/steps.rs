@@ -10,6 +10,8 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
+use crate::processor;
+
 /// The maximum duration of `cargo xtask test` in seconds, on two cores, with dependencies compiled
 /// before.
 const WARM: u64 = 20 * 60;
@@ -20,8 +22,18 @@ const BARE: u64 = 40 * 60;
 /// The maximum number of concurrent steps.
 const BESIDE: usize = 2;
 
-/// The finished steps, and their durations in seconds.
-static STEPS: Mutex<Vec<(String, u64)>> = Mutex::new(Vec::new());
+/// The finished steps.
+static STEPS: Mutex<Vec<Step>> = Mutex::new(Vec::new());
+
+/// A finished step.
+struct Step {
+    name: String,
+    /// Its duration in seconds.
+    took: u64,
+    /// The seconds of processor time that its processes used. More than the duration if they used
+    /// both cores; less if they waited, for a disk or for other steps.
+    used: u64,
+}
 
 /// A `cargo` command with these arguments.
 pub(crate) fn cargo(args: &[&str]) -> Command {
@@ -78,7 +90,10 @@ fn nameless_file() -> std::io::Result<File> {
 }
 
 fn status(name: &str, command: &mut Command) -> Result<(), String> {
-    match command.status() {
+    let ended = command
+        .spawn()
+        .and_then(|mut child| processor::wait(&mut child));
+    match ended {
         Ok(status) if status.success() => Ok(()),
         Ok(status) => Err(format!("{name} failed ({status})")),
         Err(error) => Err(format!("{name} could not be started: {error}")),
@@ -117,9 +132,10 @@ pub(crate) fn timed<T>(name: &str, work: impl FnOnce() -> Result<T, String>) -> 
     println!("xtask: {name}");
     let started = Instant::now();
     let done = work();
-    let took = started.elapsed().as_secs();
+    let (took, used) = (started.elapsed().as_secs(), processor::take());
     if let Ok(mut steps) = STEPS.lock() {
-        steps.push((name.to_owned(), took));
+        let name = name.to_owned();
+        steps.push(Step { name, took, used });
     }
     if done.is_ok() {
         println!("xtask: {name} passed in {took} s");
@@ -127,33 +143,40 @@ pub(crate) fn timed<T>(name: &str, work: impl FnOnce() -> Result<T, String>) -> 
     done
 }
 
-/// Prints the durations, the longest first, and the budgets next to the total. Steps with the same
-/// name share a row.
+/// Prints the durations, the longest first, with the processor time, and the budgets next to the
+/// total. Steps with the same name share a row.
 pub(crate) fn print_table(took: u64) {
     if let Ok(steps) = STEPS.lock() {
         print!("{}", table(&steps, took));
     }
 }
 
-fn table(steps: &[(String, u64)], took: u64) -> String {
-    let mut rows: Vec<(&str, u64)> = Vec::new();
-    for (name, seconds) in steps {
-        match rows.iter_mut().find(|(row, _)| row == name) {
-            Some(row) => row.1 += seconds,
-            None => rows.push((name, *seconds)),
+fn table(steps: &[Step], took: u64) -> String {
+    let mut rows: Vec<(&str, u64, u64)> = Vec::new();
+    for step in steps {
+        match rows.iter_mut().find(|(row, ..)| *row == step.name) {
+            Some((_, seconds, used)) => {
+                *seconds += step.took;
+                *used += step.used;
+            }
+            None => rows.push((&step.name, step.took, step.used)),
         }
     }
-    rows.sort_by_key(|(_, seconds)| std::cmp::Reverse(*seconds));
-    let mut out = format!("{:<44} {:>7} {:>6}\n", "step", "seconds", "share");
-    for (name, seconds) in rows {
+    rows.sort_by_key(|(_, seconds, _)| std::cmp::Reverse(*seconds));
+    let mut out = format!(
+        "{:<44} {:>7} {:>6} {:>9}\n",
+        "step", "seconds", "share", "processor"
+    );
+    for (name, seconds, used) in rows {
         out.push_str(&format!(
-            "{name:<44} {seconds:>7} {:>5}%\n",
+            "{name:<44} {seconds:>7} {:>5}% {used:>9}\n",
             seconds * 100 / took.max(1)
         ));
     }
+    let used: u64 = steps.iter().map(|step| step.used).sum();
     let over = |most: u64| if took > most { " (over)" } else { "" };
     out.push_str(&format!(
-        "{:<44} {took:>7}        at most {WARM} with compiled dependencies{}, {BARE} on a bare machine{}, on 2 cores\n",
+        "{:<44} {took:>7}        {used:>9}  at most {WARM} with compiled dependencies{}, {BARE} on a bare machine{}, on 2 cores\n",
         "total",
         over(WARM),
         over(BARE)
@@ -163,7 +186,7 @@ fn table(steps: &[(String, u64)], took: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{BARE, Job, WARM, beside, table};
+    use super::{BARE, Job, Step, WARM, beside, table};
 
     #[test]
     fn a_job_that_fails_keeps_no_other_from_running() {
@@ -193,18 +216,18 @@ mod tests {
 
     #[test]
     fn the_table_adds_steps_of_one_name_and_shows_the_longest_first() {
-        let steps = [
-            ("a".to_owned(), 3),
-            ("b".to_owned(), 5),
-            ("a".to_owned(), 4),
-        ];
+        let steps = [("a", 3, 1), ("b", 5, 9), ("a", 4, 2)].map(|(name, took, used)| Step {
+            name: name.to_owned(),
+            took,
+            used,
+        });
         let table = table(&steps, 12);
         let rows: Vec<Vec<&str>> = table
             .lines()
             .skip(1)
-            .map(|line| line.split_whitespace().take(3).collect())
+            .map(|line| line.split_whitespace().take(4).collect())
             .collect();
-        assert_eq!(rows[..2], [["a", "7", "58%"], ["b", "5", "41%"]]);
+        assert_eq!(rows[..2], [["a", "7", "58%", "3"], ["b", "5", "41%", "9"]]);
         assert!(
             table.contains("total") && table.contains("1200") && table.contains("2400"),
             "{table}"

@@ -364,16 +364,26 @@ fn views(desc: &'static EntityDesc) -> Vec<(usize, Call)> {
     out
 }
 
+/// What is reported of the first difference.
+#[derive(Clone, Copy, PartialEq)]
+pub enum Report {
+    /// The sequence as it was generated.
+    Found,
+    /// The shortest sequence that shows the difference, after hundreds of runs.
+    Shortest,
+}
+
 /// Runs the stored sequences, then `count` random ones, on `per_core` times as many threads as
 /// there are cores. `make` gives each its store, and whatever must live as long.
 ///
 /// # Errors
-/// The first difference, with the shortest sequence that shows it.
+/// The first difference, with the sequence that `report` asks for.
 pub fn differences<T>(
     count: u64,
     seed: u64,
     stored: &[(String, Vec<Step>)],
     per_core: usize,
+    report: Report,
     make: impl Fn() -> (Arc<dyn Store>, T) + Sync,
 ) -> Result<Seen, String> {
     let (next, stop) = (AtomicU64::new(0), AtomicBool::new(false));
@@ -406,7 +416,10 @@ pub fn differences<T>(
                 let _told = Told(&name);
                 if let Err(first) = pair.run(&steps).await {
                     stop.store(true, Ordering::SeqCst);
-                    let (steps, last) = shrink::shortest(&mut pair, steps, first).await;
+                    let (steps, last) = match report {
+                        Report::Found => (steps, first),
+                        Report::Shortest => shrink::shortest(&mut pair, steps, first).await,
+                    };
                     let json = serde_json::to_string_pretty(&steps).expect("JSON");
                     *outcome.lock().expect("no panic") = Err(format!(
                         "{name}: {} steps\n{}\n{json}",

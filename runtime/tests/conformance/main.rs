@@ -36,7 +36,7 @@ use linchpin::store::Store;
 use linchpin::store::memory::Memory;
 use linchpin::store::sqlite::{Durability, SqliteOptions, SqliteStore};
 
-use differential::{Seen, differences};
+use differential::{Report, Seen, differences};
 use sequence::Step;
 
 /// A number from the environment, as `cargo xtask conformance` sets it.
@@ -82,7 +82,7 @@ fn agrees<T>(store: &str, few: u64, make: impl Fn() -> (Arc<dyn Store>, T) + Syn
     let seed = asked("LINCHPIN_CONFORMANCE_SEED").unwrap_or(1);
     // A server is waited for most of the time.
     let threads = if store == "postgres" { 4 } else { 1 };
-    match differences(count, seed, &stored(), threads, make) {
+    match differences(count, seed, &stored(), threads, Report::Shortest, make) {
         Ok(seen) => {
             println!(
                 "{store}: {count} sequences from seed {seed}, {} calls",

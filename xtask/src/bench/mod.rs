@@ -26,7 +26,7 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
     if asked("--instructions") {
         instructions::run(asked("--write"))
     } else if asked("--gate") {
-        instructions::gate()
+        instructions::gate(&instructions::build_gated()?)
     } else if asked("--compile") {
         compile::run(asked("--write"))
     } else if asked("--cold") {

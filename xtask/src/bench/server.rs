@@ -21,26 +21,19 @@ pub(super) fn build(only: &[&str], feature: Option<&str>) -> Result<PathBuf, Str
     Ok(target().join("release"))
 }
 
-/// Builds the driver with the settings of tests, which have compiled all it depends on; returns its
+/// Builds a program with the settings of tests, which have compiled all it depends on; returns its
 /// directory. Cargo enables the features that tests need only if a test or an example is selected,
 /// and any example will do.
-pub(super) fn build_driver() -> Result<PathBuf, String> {
-    let workspace = [
-        "build",
-        "--workspace",
-        "--exclude",
-        crate::test::SEARCH,
-        "--bin",
-        "bench-driver",
-        "--example",
-        crate::EXAMPLE,
-    ];
-    crate::step(
-        "build of the driver",
-        crate::cargo(&workspace)
-            .args(crate::FEATURES)
-            .args(crate::AS_TESTS),
-    )?;
+pub(super) fn build_as_tests(programs: &[&str]) -> Result<PathBuf, String> {
+    let mut command = crate::cargo(&["build", "--workspace", "--exclude", crate::test::SEARCH]);
+    for name in programs {
+        command.args(["--bin", name]);
+    }
+    command
+        .args(["--example", crate::EXAMPLE])
+        .args(crate::FEATURES)
+        .args(crate::AS_TESTS);
+    crate::step("programs of the instruction gate", command)?;
     Ok(target().join("debug"))
 }
 

@@ -6,8 +6,8 @@ use std::path::{Component, Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use super::SEARCH;
-use crate::FEATURES;
 use crate::steps::{cargo, step_beside};
+use crate::{FEATURES, processor};
 
 /// The slowest test binaries, slowest first, as `PACKAGE/TARGET`.
 const LONGEST: [&str; 8] = [
@@ -67,7 +67,7 @@ pub(crate) fn build(without: &[&str]) -> Result<Vec<Binary>, String> {
         artifacts += usize::from(line.starts_with(r#"{"reason":"compiler-artifact""#));
         built.extend(Binary::read(&line));
     }
-    let status = child.wait().map_err(|e| e.to_string())?;
+    let status = processor::wait(&mut child).map_err(|e| e.to_string())?;
     if !status.success() {
         return Err(format!("the tests do not compile ({status})"));
     }
