@@ -5,6 +5,7 @@
 //! drops a duplicate, reads missing frames from the [`Source`], and reports a reset if the stream
 //! has lost its continuity.
 
+mod catch_up;
 mod inbox;
 mod seen;
 mod subscription;

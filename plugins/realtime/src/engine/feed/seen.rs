@@ -20,7 +20,7 @@ pub(super) enum Known {
 }
 
 /// The own place in a stream, with hashes of the last events up to it.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Seen {
     pub(super) position: Position,
     /// The last one belongs to the offset of `position`.

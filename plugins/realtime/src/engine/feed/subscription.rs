@@ -8,16 +8,12 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::time::Instant;
 
+use super::catch_up::{CatchUp, Running};
 use super::inbox::{Item, Next};
 use super::seen::{Known, Seen};
-use super::{Entries, Feed, Feeds, Source};
-use crate::engine::{EngineError, Epoch, EventId, Frame, Position};
+use super::{Feed, Feeds, Source};
+use crate::engine::{Epoch, EventId, Frame, Position};
 
-/// How many frames are read at once to fill a gap.
-const READ: usize = 256;
-/// An epoch that is not longer than this is delivered from its start after a reset: it began when
-/// the former one was lost.
-const YOUNG: u64 = 64;
 /// The delay before a failed read is tried again, at first and at most.
 const RETRY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
 
@@ -71,6 +67,8 @@ pub struct Subscription {
     ready: VecDeque<Delivery>,
     /// Whether a comparison with the top is due.
     doubt: bool,
+    /// The comparison that runs.
+    running: Option<Running>,
     retry: Option<Retry>,
 }
 
@@ -105,6 +103,7 @@ impl Subscription {
             reused: false,
             ready: VecDeque::new(),
             doubt: false,
+            running: None,
             retry: None,
         }
     }
@@ -129,7 +128,7 @@ impl Subscription {
     }
 
     /// Waits for the next delivery; `None` after the engine was closed. While the engine is down
-    /// it waits. A canceled call loses nothing.
+    /// it waits. A canceled call loses nothing, and a comparison with the stream continues.
     pub async fn next(&mut self) -> Option<Delivery> {
         loop {
             if let Some(delivery) = self.deliver() {
@@ -215,12 +214,30 @@ impl Subscription {
         }
     }
 
-    /// Compares the own place with the stream, and reads what is missing. If it fails, or is
-    /// canceled, the comparison stays due.
+    /// Compares the own place with the stream, and reads what is missing. If it fails, the
+    /// comparison stays due. If it is canceled, the next call waits for the same comparison: until
+    /// it has ended, the place does not change.
     async fn compare(&mut self) {
-        match self.catch_up().await {
-            Ok(done) => {
-                self.doubt = !done;
+        let begin = || {
+            Running::start(CatchUp::new(
+                Arc::clone(&self.source),
+                self.feed.stream.clone(),
+                self.seen.clone(),
+                self.without_top,
+                self.reused,
+            ))
+        };
+        let compared = self.running.get_or_insert_with(begin).await;
+        self.running = None;
+        match compared {
+            Ok(result) => {
+                if result.was_reset {
+                    (self.reused, self.without_top) = (false, false);
+                }
+                self.seen = result.seen;
+                self.ready.extend(result.deliveries);
+                self.feed.inbox.settle(self.seen.place(), result.left);
+                self.doubt = !result.done;
                 self.retry = None;
             }
             Err(error) => {
@@ -235,94 +252,6 @@ impl Subscription {
                 });
             }
         }
-    }
-
-    /// One step; returns whether the place is the top.
-    async fn catch_up(&mut self) -> Result<bool, EngineError> {
-        let own = self.seen.position;
-        let stream = &self.feed.stream;
-        // Read the frame at the own place, too: it must be the one that was seen.
-        let from = own.offset.saturating_sub(1);
-        let Entries {
-            top,
-            last,
-            mut frames,
-        } = self.source.entries(stream, from, READ).await?;
-        if top.epoch != own.epoch {
-            return self.restart(top, last).await;
-        }
-        let reused = self.reused
-            || frames
-                .first()
-                .filter(|frame| frame.position.offset == own.offset)
-                .is_some_and(|frame| self.seen.known(own.offset, &frame.event) == Known::Other)
-            || (top.offset == own.offset
-                && last
-                    .as_ref()
-                    .is_some_and(|last| self.seen.known(own.offset, last) == Known::Other));
-        if top.offset < own.offset || reused {
-            let top = self.source.replace_epoch(stream, own.epoch).await?;
-            return self.restart(top, None).await;
-        }
-        let ends_here = |frame: &Frame| frame.position.offset == own.offset;
-        if top.offset > own.offset && frames.last().is_some_and(ends_here) {
-            // The frame at the own place was too long for another one to fit: read the next ones.
-            let next = self.source.entries(stream, own.offset, READ).await?;
-            if next.top.epoch != own.epoch {
-                return Ok(false);
-            }
-            frames = next.frames;
-        }
-        for frame in frames {
-            if frame.position.offset == self.seen.position.offset + 1 {
-                self.seen.advance(&frame.event);
-                self.ready.push_back(Delivery::Frame(frame));
-            } else if frame.position.offset > self.seen.position.offset {
-                break;
-            }
-        }
-        let read = self.seen.position.offset - own.offset;
-        if read == 0 && top.offset > own.offset {
-            self.reset(top, last.as_ref(), ResetReason::HistoryUnavailable);
-            return Ok(true);
-        }
-        self.feed.inbox.settle(self.seen.place(), None);
-        Ok(self.seen.position.offset == top.offset)
-    }
-
-    /// Continues in another epoch.
-    async fn restart(&mut self, top: Position, last: Option<EventId>) -> Result<bool, EngineError> {
-        if self.without_top || top.offset == 0 || top.offset > YOUNG {
-            self.reset(top, last.as_ref(), ResetReason::EpochChanged);
-            return Ok(true);
-        }
-        let entries = self.source.entries(&self.feed.stream, 0, READ).await?;
-        let whole = entries.top.epoch == top.epoch
-            && entries
-                .frames
-                .first()
-                .is_some_and(|first| first.position.offset == 1);
-        let start = if whole {
-            Position { offset: 0, ..top }
-        } else {
-            entries.top
-        };
-        self.reset(
-            start,
-            entries.last.as_ref().filter(|_| !whole),
-            ResetReason::EpochChanged,
-        );
-        // The frames of the young epoch are read by the next step.
-        Ok(!whole)
-    }
-
-    fn reset(&mut self, position: Position, last: Option<&EventId>, reason: ResetReason) {
-        let left = self.seen.position.epoch;
-        self.seen = Seen::new(position, last);
-        (self.reused, self.without_top) = (false, false);
-        self.ready.push_back(Delivery::Reset { position, reason });
-        let left = (left != position.epoch).then_some(left);
-        self.feed.inbox.settle(self.seen.place(), left);
     }
 }
 
