@@ -20,7 +20,7 @@ use steps::{cargo, step};
 /// set, so that everything is built once.
 const FEATURES: [&str; 2] = [
     "--features",
-    "linchpin/postgres,linchpin-migrate/fault-injection,linchpin-auth/postgres,linchpin-auth/test-util,linchpin-benches/auth,linchpin-benches/postgres,linchpin-realtime/postgres,linchpin-realtime/redis,linchpin-realtime/test-util,quickstart/postgres,tasks/postgres,shop/postgres",
+    "linchpin/postgres,linchpin-migrate/fault-injection,linchpin-auth/postgres,linchpin-auth/test-util,linchpin-benches/auth,linchpin-benches/postgres,linchpin-realtime/nats,linchpin-realtime/postgres,linchpin-realtime/redis,linchpin-realtime/test-util,quickstart/postgres,tasks/postgres,shop/postgres",
 ];
 
 /// Lints compile dependencies with the settings of tests, so that build-time code (macros, C
@@ -40,7 +40,7 @@ cargo xtask test [--fast]   everything a change must pass; --fast leaves out lin
                             its step \"core for wasm32\" checks linchpin-core for browsers, in a target folder of its own
 cargo xtask test --changed  only what the files can have broken that differ from origin/main (or main) or are not committed;
                             --changed=REF compares with another commit
-cargo xtask services        installs what tests talk to and is missing: Postgres, Redis, Chromium, Node with an issuer, a mail server, a compiler for wasm32, …
+cargo xtask services        installs what tests talk to and is missing: Postgres, Redis, NATS, Chromium, Node with an issuer, a mail server, a compiler for wasm32, …
 cargo xtask search          lints and tests of the search provider, steps of `test` of their own: they compile a full-text engine
 cargo xtask bench           the generated server beside hand-written ones: --rounds N, --seconds S, --write, --only get,list;
                             --kinds for every kind of operation, --postgres for all of it on Postgres

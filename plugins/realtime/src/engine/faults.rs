@@ -4,7 +4,7 @@ use metrics::counter;
 
 /// A reason why an engine cannot use a message or a key.
 #[derive(Clone, Copy, Debug)]
-#[cfg_attr(not(feature = "redis"), allow(dead_code))] // other engines find fewer
+#[cfg_attr(not(any(feature = "nats", feature = "redis")), allow(dead_code))] // other engines find fewer
 pub(crate) enum Fault {
     /// A message is longer than the limit of the engine. It is dropped before it is decoded.
     MessageTooLarge,

@@ -9,6 +9,7 @@
 //! | [`MemoryEngine`] | one node, and tests | no: all epochs change |
 //! | `PostgresEngine` (feature `postgres`) | several nodes with one database | yes |
 //! | `RedisEngine` (feature `redis`) | several nodes with Redis 7 or newer, or Valkey | yes |
+//! | `NatsEngine` (feature `nats`) | several nodes with NATS 2.10 or newer and `JetStream` | yes |
 //!
 //! [`Engine`] explains how to write another one.
 
@@ -19,6 +20,8 @@ pub(crate) mod faults;
 pub mod feed;
 mod frame;
 mod memory;
+#[cfg(feature = "nats")]
+mod nats;
 mod node;
 #[cfg(feature = "postgres")]
 mod postgres;
@@ -38,6 +41,8 @@ pub use self::error::{EngineError, Result};
 pub use self::feed::{Delivery, ResetReason, Subscription};
 pub use self::frame::{Append, EventId, Fence, Frame, Slice};
 pub use self::memory::MemoryEngine;
+#[cfg(feature = "nats")]
+pub use self::nats::{NatsEngine, NatsEngineOptions};
 pub use self::node::{Controls, NodeId, To};
 #[cfg(feature = "postgres")]
 pub use self::postgres::{PostgresEngine, PostgresEngineOptions};

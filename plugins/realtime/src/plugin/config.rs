@@ -8,6 +8,8 @@ use linchpin::Problem;
 
 use crate::connection::Limits;
 use crate::engine::Engine;
+#[cfg(feature = "nats")]
+use crate::engine::NatsEngineOptions;
 #[cfg(feature = "postgres")]
 use crate::engine::PostgresEngineOptions;
 #[cfg(feature = "redis")]
@@ -76,6 +78,9 @@ pub enum EngineChoice {
     /// Redis 7 or newer, or Valkey, for several nodes.
     #[cfg(feature = "redis")]
     Redis(RedisEngineOptions),
+    /// NATS 2.10 or newer with `JetStream`, for several nodes.
+    #[cfg(feature = "nats")]
+    Nats(NatsEngineOptions),
     /// An engine of the app's own, or one that a test controls.
     Own(Arc<dyn Engine>),
 }
@@ -88,6 +93,8 @@ impl fmt::Debug for EngineChoice {
             Self::Postgres(_) => "postgres",
             #[cfg(feature = "redis")]
             Self::Redis(_) => "redis",
+            #[cfg(feature = "nats")]
+            Self::Nats(_) => "nats",
             Self::Own(engine) => engine.facts().name,
         })
     }

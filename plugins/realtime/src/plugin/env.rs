@@ -123,9 +123,9 @@ fn seconds(text: &str) -> Result<Duration, &'static str> {
 
 impl RealtimeConfig {
     /// Reads the variables `LINCHPIN_REALTIME_*` over the defaults. `LINCHPIN_REALTIME_ENGINE` is
-    /// `memory`, `postgres` or `redis`; `LINCHPIN_REALTIME_ENGINE_URL` is the address of the last
-    /// two, and for `postgres` by default the database of the app. A variable that is wrong or
-    /// unknown is reported when the app starts.
+    /// `memory`, `postgres`, `redis` or `nats`; `LINCHPIN_REALTIME_ENGINE_URL` is the address of
+    /// the last three, and for `postgres` by default the database of the app. A variable that is
+    /// wrong or unknown is reported when the app starts.
     pub fn from_env() -> Self {
         let all = std::env::vars_os();
         Self::from_vars(all.filter_map(|(name, value)| {
@@ -205,8 +205,9 @@ fn choice(
             postgres(url.or(database))
         }
         "redis" => redis(url),
+        "nats" => nats(url),
         _ => Err(format!(
-            "must be `memory`, `postgres` or `redis`{}",
+            "must be `memory`, `postgres`, `redis` or `nats`{}",
             found(name)
         )),
     }
@@ -243,6 +244,20 @@ fn redis(_: Option<String>) -> Result<EngineChoice, String> {
     Err("this build has no engine `redis`: enable feature `redis` of linchpin-realtime".into())
 }
 
+#[cfg(feature = "nats")]
+fn nats(url: Option<String>) -> Result<EngineChoice, String> {
+    let url =
+        url.ok_or("`nats` needs a server: set LINCHPIN_REALTIME_ENGINE_URL to `nats://..`")?;
+    Ok(EngineChoice::Nats(crate::engine::NatsEngineOptions::new(
+        url,
+    )))
+}
+
+#[cfg(not(feature = "nats"))]
+fn nats(_: Option<String>) -> Result<EngineChoice, String> {
+    Err("this build has no engine `nats`: enable feature `nats` of linchpin-realtime".into())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -274,7 +289,7 @@ mod tests {
             [
                 "LINCHPIN_REALTIME_DRAIN_SECONDS: must be a whole number of seconds, found `soon`",
                 "LINCHPIN_REALTIME_LIMITS_ROOM: is not a setting; did you mean `LIMITS_ROOMS`?",
-                "LINCHPIN_REALTIME_ENGINE: must be `memory`, `postgres` or `redis`, found `mysql`",
+                "LINCHPIN_REALTIME_ENGINE: must be `memory`, `postgres`, `redis` or `nats`, found `mysql`",
                 "realtime.limits.queue_frames: must be 16 to 4096, not 3",
                 "realtime.recheck_seconds: must be 1 to 3600, not 0",
                 "realtime.endpoints: `rooms` must be a path of static segments, such as `/__ws`",
@@ -306,6 +321,17 @@ mod tests {
                 ..Limits::default()
             }
         );
+    }
+
+    #[cfg(feature = "nats")]
+    #[test]
+    fn the_engine_nats_needs_an_address() {
+        let engine = ("LINCHPIN_REALTIME_ENGINE", "nats");
+        let config = read(&[engine]);
+        assert!(config.check()[0].message.contains("nats://"));
+        let address = ("LINCHPIN_REALTIME_ENGINE_URL", "nats://localhost");
+        let config = read(&[engine, address]);
+        assert_eq!(format!("{:?}", config.engine), "nats");
     }
 
     #[cfg(feature = "postgres")]

@@ -145,7 +145,7 @@ impl Realtime {
 
     /// Creates the engine, which is not started yet.
     #[cfg_attr(
-        not(any(feature = "postgres", feature = "redis")),
+        not(any(feature = "nats", feature = "postgres", feature = "redis")),
         allow(clippy::unnecessary_wraps) // engines with a server can refuse their options
     )]
     fn make_engine(&self, clock: &Clock) -> Result<Arc<dyn Engine>> {
@@ -160,6 +160,11 @@ impl Realtime {
             EngineChoice::Redis(options) => {
                 use crate::engine::RedisEngine;
                 Arc::new(RedisEngine::new(options, Arc::clone(clock))?)
+            }
+            #[cfg(feature = "nats")]
+            EngineChoice::Nats(options) => {
+                use crate::engine::NatsEngine;
+                Arc::new(NatsEngine::new(options, Arc::clone(clock))?)
             }
             EngineChoice::Own(engine) => Arc::clone(engine),
         })

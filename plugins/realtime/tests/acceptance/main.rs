@@ -10,6 +10,8 @@ mod browser;
 #[path = "../../../../runtime/tests/support/chromium.rs"]
 mod chromium;
 mod clients;
+#[cfg(all(feature = "postgres", feature = "redis"))]
+mod cluster;
 #[allow(dead_code, reason = "the tests of events use all of it")]
 #[path = "../events/client.rs"]
 mod events_client;
@@ -19,6 +21,10 @@ mod isolation;
 #[cfg(all(feature = "postgres", feature = "redis"))]
 mod leaders;
 mod limits;
+#[allow(dead_code, reason = "the tests of engines use all of it")]
+#[cfg(feature = "nats")]
+#[path = "../support/nats.rs"]
+mod nats_server;
 #[cfg(all(feature = "postgres", feature = "redis"))]
 mod nodes;
 #[cfg(all(feature = "postgres", feature = "redis"))]

@@ -1,4 +1,4 @@
-//! Three nodes over one `PostgreSQL` database, with the engines `postgres` and `redis`.
+//! Three nodes over one `PostgreSQL` database, with the engines `postgres`, `redis` and `nats`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,35 +7,34 @@ use std::time::Duration;
 
 use linchpin::Cx;
 use linchpin::testing::Client;
-use linchpin_realtime::EngineChoice;
-use linchpin_realtime::engine::{PostgresEngineOptions, RedisEngineOptions};
 use serde_json::{Value as Json, json};
 use tokio::sync::mpsc;
 
 use crate::bed::{Bed, ContainerLive, User, room};
-use crate::postgres_server as postgres;
-use crate::redis_server::{Redis, single};
+use crate::cluster::Cluster;
 use crate::socket::Socket;
 
-/// Runs each case with each engine.
+/// Runs cases with an engine.
 macro_rules! cases {
-    ($($case:ident),* $(,)?) => {
-        mod with_postgres {
+    ($engine:ident: $($case:ident),* $(,)?) => {
+        mod $engine {
             $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $case() {
-                super::$case(super::Cluster::with_postgres()).await;
-            })*
-        }
-        mod with_redis {
-            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-            async fn $case() {
-                super::$case(super::Cluster::with_redis()).await;
+                super::$case(crate::cluster::Cluster::$engine()).await;
             })*
         }
     };
 }
 
-cases! {
+/// Runs each case with each engine of most apps.
+macro_rules! cases_of_all {
+    ($($case:ident),* $(,)?) => {
+        cases!(with_postgres: $($case),*);
+        cases!(with_redis: $($case),*);
+    };
+}
+
+cases_of_all! {
     every_node_sees_the_same_order,
     presence_spans_nodes,
     a_restart_loses_no_frame,
@@ -46,73 +45,14 @@ cases! {
     a_node_that_is_gone_is_followed_by_another,
 }
 
-/// The database and the engine of an app.
-pub struct Cluster {
-    database: String,
-    redis: Option<Redis>,
-}
-
-impl Cluster {
-    pub fn with_postgres() -> Self {
-        Self {
-            database: postgres::fresh_database(),
-            redis: None,
-        }
-    }
-
-    pub fn with_redis() -> Self {
-        Self {
-            database: postgres::fresh_database(),
-            redis: Some(single()),
-        }
-    }
-
-    fn engine(&self) -> EngineChoice {
-        match &self.redis {
-            None => EngineChoice::Postgres(PostgresEngineOptions::new(&self.database)),
-            Some(redis) => {
-                let url = format!("redis://127.0.0.1:{}", redis.port);
-                EngineChoice::Redis(RedisEngineOptions::new(url))
-            }
-        }
-    }
-
-    async fn node(&self) -> Bed {
-        self.node_with(Duration::ZERO).await
-    }
-
-    /// A node that closes its connections over a time when it stops.
-    pub async fn node_with(&self, drain: Duration) -> Bed {
-        let engine = self.engine();
-        let plugin = |plugin: linchpin_realtime::Realtime| {
-            plugin.engine(engine).configure(|config| {
-                config.cluster = true;
-                config.drain = drain;
-                config.recheck = Duration::from_secs(1);
-                config.limits.handshakes_per_minute = 10_000;
-                config.limits.connections_per_user = 1_000;
-            })
-        };
-        Bed::on(&self.database, plugin, |auth| auth).await
-    }
-
-    async fn three(&self) -> [Bed; 3] {
-        [self.node().await, self.node().await, self.node().await]
-    }
-
-    /// Empties the engine.
-    fn empty(&self) {
-        match &self.redis {
-            Some(redis) => drop(redis.cli(&["FLUSHALL"])),
-            None => postgres::execute(
-                &self.database,
-                "TRUNCATE linchpin_realtime_streams, linchpin_realtime_frames, \
-                 linchpin_realtime_fences, linchpin_realtime_presence, \
-                 linchpin_realtime_messages RESTART IDENTITY",
-            )
-            .expect("truncated"),
-        }
-    }
+// The suite of engines covers what the others need of an engine.
+#[cfg(feature = "nats")]
+cases! {
+    with_nats:
+    every_node_sees_the_same_order,
+    an_engine_that_was_emptied_starts_afresh,
+    a_stop_under_load_loses_and_doubles_nothing,
+    a_node_that_is_gone_is_followed_by_another,
 }
 
 /// A user with a client of this node.

@@ -9,7 +9,8 @@ use serde_json::{Value as Json, json};
 use tokio::sync::mpsc;
 
 use crate::bed::{Bed, room};
-use crate::nodes::{Cluster, commit};
+use crate::cluster::Cluster;
+use crate::nodes::commit;
 use crate::socket::Socket;
 
 const CLIENTS: usize = 200;

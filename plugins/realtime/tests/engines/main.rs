@@ -1,7 +1,15 @@
 //! The conformance suite on every engine.
 #![allow(missing_docs, clippy::expect_used, clippy::unwrap_used)]
 
+#[cfg(any(feature = "nats", feature = "redis"))]
+#[path = "../support/faults.rs"]
+mod faults;
 mod memory;
+#[cfg(feature = "nats")]
+mod nats;
+#[cfg(feature = "nats")]
+#[path = "../support/nats.rs"]
+mod nats_server;
 #[cfg(feature = "postgres")]
 mod postgres;
 #[cfg(feature = "redis")]

@@ -1,51 +1,12 @@
 //! Keys and messages that another program has written.
 
-use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
-
 use linchpin_realtime::engine::{
     Delivery, EngineError, Fence, MAX_MESSAGE, Position, Subscription,
 };
-use metrics::{
-    Counter, Gauge, Histogram, Key, KeyName, Metadata, Recorder, SharedString, Unit,
-    set_default_local_recorder,
-};
-use parking_lot::Mutex;
+use metrics::set_default_local_recorder;
 
 use super::*;
-
-/// Counts faults by their reasons.
-#[derive(Default)]
-struct Faults(Mutex<HashMap<String, Arc<AtomicU64>>>);
-
-impl Faults {
-    fn of(&self, reason: &str) -> u64 {
-        let all = self.0.lock();
-        all.get(reason)
-            .map_or(0, |count| count.load(Ordering::Relaxed))
-    }
-}
-
-impl Recorder for Faults {
-    fn describe_counter(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
-    fn describe_gauge(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
-    fn describe_histogram(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
-
-    fn register_counter(&self, key: &Key, _: &Metadata<'_>) -> Counter {
-        assert_eq!(key.name(), "linchpin_realtime_engine_faults_total");
-        let reason = key.labels().next().map_or("", |label| label.value());
-        let mut all = self.0.lock();
-        Counter::from_arc(Arc::clone(all.entry(reason.to_owned()).or_default()))
-    }
-
-    fn register_gauge(&self, _: &Key, _: &Metadata<'_>) -> Gauge {
-        Gauge::noop()
-    }
-
-    fn register_histogram(&self, _: &Key, _: &Metadata<'_>) -> Histogram {
-        Histogram::noop()
-    }
-}
+use crate::faults::Faults;
 
 fn append(stream: &Stream, event: &str, fence: Option<u64>) -> Append {
     Append {

@@ -1,0 +1,104 @@
+//! An app of several nodes over one `PostgreSQL` database, with one of the engines that nodes share.
+
+use std::time::Duration;
+
+use linchpin_realtime::EngineChoice;
+#[cfg(feature = "nats")]
+use linchpin_realtime::engine::NatsEngineOptions;
+use linchpin_realtime::engine::{PostgresEngineOptions, RedisEngineOptions};
+
+use crate::bed::Bed;
+#[cfg(feature = "nats")]
+use crate::nats_server::Nats;
+use crate::postgres_server as postgres;
+use crate::redis_server::{Redis, single};
+
+/// The database and the engine of an app.
+pub struct Cluster {
+    database: String,
+    server: Server,
+}
+
+/// What the engine runs on.
+enum Server {
+    Database,
+    Redis(Redis),
+    #[cfg(feature = "nats")]
+    Nats(Nats),
+}
+
+impl Cluster {
+    fn on(server: Server) -> Self {
+        Self {
+            database: postgres::fresh_database(),
+            server,
+        }
+    }
+
+    pub fn with_postgres() -> Self {
+        Self::on(Server::Database)
+    }
+
+    pub fn with_redis() -> Self {
+        Self::on(Server::Redis(single()))
+    }
+
+    #[cfg(feature = "nats")]
+    pub fn with_nats() -> Self {
+        Self::on(Server::Nats(crate::nats_server::single()))
+    }
+
+    fn engine(&self) -> EngineChoice {
+        match &self.server {
+            Server::Database => EngineChoice::Postgres(PostgresEngineOptions::new(&self.database)),
+            Server::Redis(redis) => {
+                let url = format!("redis://127.0.0.1:{}", redis.port);
+                EngineChoice::Redis(RedisEngineOptions::new(url))
+            }
+            #[cfg(feature = "nats")]
+            Server::Nats(nats) => {
+                let url = format!("nats://127.0.0.1:{}", nats.port);
+                EngineChoice::Nats(NatsEngineOptions::new(url))
+            }
+        }
+    }
+
+    pub async fn node(&self) -> Bed {
+        self.node_with(Duration::ZERO).await
+    }
+
+    /// A node that closes its connections over a time when it stops.
+    pub async fn node_with(&self, drain: Duration) -> Bed {
+        let engine = self.engine();
+        let plugin = |plugin: linchpin_realtime::Realtime| {
+            plugin.engine(engine).configure(|config| {
+                config.cluster = true;
+                config.drain = drain;
+                config.recheck = Duration::from_secs(1);
+                config.limits.handshakes_per_minute = 10_000;
+                config.limits.connections_per_user = 1_000;
+            })
+        };
+        Bed::on(&self.database, plugin, |auth| auth).await
+    }
+
+    pub async fn three(&self) -> [Bed; 3] {
+        [self.node().await, self.node().await, self.node().await]
+    }
+
+    /// Empties the engine.
+    pub fn empty(&self) {
+        match &self.server {
+            Server::Redis(redis) => drop(redis.cli(&["FLUSHALL"])),
+            #[cfg(feature = "nats")]
+            Server::Nats(nats) => nats.delete_streams(),
+            Server::Database => postgres::execute(
+                &self.database,
+                "TRUNCATE linchpin_realtime_streams, linchpin_realtime_frames, \
+                 linchpin_realtime_fences, linchpin_realtime_presence, \
+                 linchpin_realtime_messages RESTART IDENTITY",
+            )
+            .expect("truncated"),
+        }
+    }
+}
