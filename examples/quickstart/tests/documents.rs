@@ -18,7 +18,7 @@ const DOCUMENTS: [&str; 4] = [
     "docs/stores.md",
 ];
 /// Sources that contain the snippets, character by character.
-const SOURCES: [&str; 26] = [
+const SOURCES: [&str; 27] = [
     "examples/quickstart/src/main.rs",
     "examples/quickstart/tests/guide/main.rs",
     "examples/quickstart/tests/guide/extended.rs",
@@ -37,6 +37,7 @@ const SOURCES: [&str; 26] = [
     "plugins/jobs/tests/acceptance.rs",
     "plugins/push/tests/acceptance/guide.rs",
     "plugins/realtime/tests/acceptance/bed.rs",
+    "plugins/realtime/tests/acceptance/cluster.rs",
     "plugins/webhooks/tests/acceptance/bed.rs",
     "plugins/webhooks/tests/acceptance/metrics.rs",
     "plugins/webhooks/tests/acceptance/receivers.rs",

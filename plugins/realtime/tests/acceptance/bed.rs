@@ -93,6 +93,13 @@ pub const CLEAR: Operation<Thread>;
 #[operation(kind = "batch", action = "update", filter = (name == param(name)), set(visibility = param(visibility)))]
 pub const SET_VISIBILITY: Operation<Container>;
 
+/// Sends a text to everyone in the room of a container.
+async fn announce(adapters: &Adapters, cx: &Cx, id: &str, text: String) -> Result<()> {
+    let rooms = adapters.provided::<Rooms>()?;
+    let room = rooms.room::<ContainerLive>(id);
+    room.publish(cx, ContainerLive::Announcement { text }).await
+}
+
 /// What happens inside one container.
 #[channel(of = Container, name = "live", presence, history(size = 100, ttl = "10min"))]
 pub enum ContainerLive {
@@ -257,11 +264,8 @@ impl Bed {
 
     /// Publishes an announcement at once, from code.
     pub async fn announce(&self, container: &str, text: &str) {
-        let announcement = ContainerLive::Announcement {
-            text: text.to_owned(),
-        };
-        let room = self.rooms().room::<ContainerLive>(container);
-        room.publish(&Cx::system("a test"), announcement)
+        let cx = Cx::system("a test");
+        announce(self.app.adapters(), &cx, container, text.to_owned())
             .await
             .unwrap();
     }

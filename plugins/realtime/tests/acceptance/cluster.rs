@@ -2,16 +2,23 @@
 
 use std::time::Duration;
 
-use linchpin_realtime::EngineChoice;
 #[cfg(feature = "nats")]
 use linchpin_realtime::engine::NatsEngineOptions;
 use linchpin_realtime::engine::{PostgresEngineOptions, RedisEngineOptions};
+use linchpin_realtime::{EngineChoice, Realtime};
 
 use crate::bed::Bed;
 #[cfg(feature = "nats")]
 use crate::nats_server::Nats;
 use crate::postgres_server as postgres;
 use crate::redis_server::{Redis, single};
+
+/// The plugin of an app with several processes.
+fn for_processes(plugin: Realtime, engine: EngineChoice) -> Realtime {
+    plugin
+        .engine(engine)
+        .configure(|config| config.cluster = true)
+}
 
 /// The database and the engine of an app.
 pub struct Cluster {
@@ -70,9 +77,8 @@ impl Cluster {
     /// A node that closes its connections over a time when it stops.
     pub async fn node_with(&self, drain: Duration) -> Bed {
         let engine = self.engine();
-        let plugin = |plugin: linchpin_realtime::Realtime| {
-            plugin.engine(engine).configure(|config| {
-                config.cluster = true;
+        let plugin = |plugin: Realtime| {
+            for_processes(plugin, engine).configure(|config| {
                 config.drain = drain;
                 config.recheck = Duration::from_secs(1);
                 config.limits.handshakes_per_minute = 10_000;
