@@ -116,24 +116,33 @@ impl Nats {
         });
     }
 
-    /// Deletes what engines store.
+    /// Deletes what engines store. NATS 2.15.1 confirms the deletion of a stream before its files
+    /// are gone. If the stream is created meanwhile, it may find its messages again, or fail. So
+    /// the messages are removed first, and this waits for the files.
     pub fn delete_streams(&self) {
         let mut server = TcpStream::connect(("127.0.0.1", self.port)).expect("a connection");
         let patience = Some(Duration::from_secs(30));
         server.set_read_timeout(patience).expect("a socket");
-        let mut requests = "CONNECT {\"verbose\":false}\r\nSUB answers 1\r\n".to_owned();
+        let mut lines = BufReader::new(server.try_clone().expect("a socket")).lines();
+        let mut ask = |request: &str| {
+            server.write_all(request.as_bytes()).expect("sent");
+            let mut answers = lines.by_ref().map(|line| line.expect("an answer"));
+            let answer = answers.find(|line| line.starts_with('{'));
+            answer.expect("an answer")
+        };
+        let mut begin = "CONNECT {\"verbose\":false}\r\nSUB answers 1\r\n".to_owned();
         for stream in ["linchpin_frames", "linchpin_users"] {
-            requests += &format!("PUB $JS.API.STREAM.DELETE.{stream} answers 0\r\n\r\n");
-        }
-        server.write_all(requests.as_bytes()).expect("sent");
-        let mut lines = BufReader::new(server).lines();
-        for _ in 0..2 {
-            let answer = lines.find_map(|line| {
-                let line = line.expect("an answer");
-                line.starts_with('{').then_some(line)
-            });
-            let answer = answer.expect("an answer");
-            assert!(answer.contains("\"success\":true"), "{answer}");
+            for request in ["PURGE", "DELETE"] {
+                begin += &format!("PUB $JS.API.STREAM.{request}.{stream} answers 0\r\n\r\n");
+                let answer = ask(&std::mem::take(&mut begin));
+                assert!(answer.contains("\"success\":true"), "{answer}");
+            }
+            let files = self.folder.path().join("store/jetstream/$G/streams");
+            // A node that checks the server often may have created it again.
+            let until = Instant::now() + Duration::from_millis(500);
+            while files.join(stream).exists() && Instant::now() < until {
+                std::thread::sleep(Duration::from_millis(1));
+            }
         }
     }
 

@@ -18,6 +18,8 @@ use crate::engine::{EngineError, Result};
 const FRAMES_AGE: Duration = Duration::from_hours(15 * 24);
 /// How long leases are kept: longer than any of them.
 const USERS_AGE: Duration = Duration::from_hours(1);
+/// The time before a stream is created again whose files the server cannot create yet.
+const AGAIN: Duration = Duration::from_millis(20);
 /// The maximum number of subjects of an answer, which the server sets.
 const PAGE: usize = 100_000;
 
@@ -28,6 +30,7 @@ const ROLLUP: &str = "Nats-Rollup";
 mod code {
     pub(super) const NO_MESSAGE: u32 = 10_037;
     pub(super) const NO_JETSTREAM: [u32; 2] = [10_039, 10_076];
+    pub(super) const NO_STORE: u32 = 10_049;
     pub(super) const OTHER_SETTINGS: u32 = 10_058;
     pub(super) const NO_STREAM: u32 = 10_059;
     pub(super) const OTHER_LAST: u32 = 10_071;
@@ -156,9 +159,18 @@ impl Inner {
     }
 
     async fn create(&self, name: &str, settings: &Value) -> Result<()> {
-        let said = self.ask(&format!("STREAM.CREATE.{name}"), settings).await?;
-        let Some(failure) = said.error else {
-            return Ok(());
+        let mut attempts = 50;
+        let failure = loop {
+            let said = self.ask(&format!("STREAM.CREATE.{name}"), settings).await?;
+            let Some(failure) = said.error else {
+                return Ok(());
+            };
+            attempts -= 1;
+            // A server still removes the files of a stream that was deleted a moment ago.
+            if failure.err_code != code::NO_STORE || attempts == 0 {
+                break failure;
+            }
+            tokio::time::sleep(AGAIN).await;
         };
         if failure.err_code != code::OTHER_SETTINGS {
             return Err(failure.error());
