@@ -145,14 +145,14 @@ impl Drop for Diagnostics {
         let read = self.consumed || std::thread::panicking();
         assert!(
             read,
-            "linchpin bug: diagnostics dropped unread: {:?}",
+            "linchpin bug: diagnostics dropped without `finish` or `ignore`: {:?}",
             self.problems
         );
     }
 }
 
-/// Returns the candidate nearest to `wrong`, if it is near enough: by its letters, or as the only
-/// one that begins with that word (`owner` for `owner_id`).
+/// Returns the candidate nearest to `wrong` by edit distance, if it is near enough; otherwise the
+/// only one that begins with that word (`owner` for `owner_id`).
 pub(crate) fn nearest<'a>(
     wrong: &str,
     candidates: impl IntoIterator<Item = &'a str>,
@@ -163,13 +163,13 @@ pub(crate) fn nearest<'a>(
         .into_iter()
         .map(|c| (c.to_lowercase(), c))
         .collect();
-    let by_letters = candidates
+    let by_distance = candidates
         .iter()
         .map(|(name, c)| (strsim::damerau_levenshtein(&wrong, name), *c))
         .filter(|(distance, _)| *distance <= limit)
         .min_by_key(|(distance, _)| *distance)
         .map(|(_, c)| c);
-    by_letters.or_else(|| {
+    by_distance.or_else(|| {
         let mut begin = candidates.iter().filter(|(name, _)| {
             name.strip_prefix(&wrong)
                 .is_some_and(|rest| rest.starts_with('_'))
@@ -193,7 +193,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nearest_is_near() {
+    fn distant_names_are_not_suggested() {
         let fields = ["title", "slug", "created_at"];
         assert_eq!(nearest("titel", fields), Some("title"));
         assert_eq!(nearest("createdAt", fields), Some("created_at"));
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_error_is_said_once() {
+    fn the_same_error_is_reported_once() {
         let mut d = Diagnostics::new();
         d.error_at(Span::call_site(), "twice");
         d.error_at(Span::call_site(), "twice");
@@ -229,8 +229,8 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "dropped unread")]
-    fn unread_errors_are_a_bug() {
+    #[should_panic(expected = "dropped without `finish` or `ignore`")]
+    fn dropping_unreported_errors_panics() {
         let mut d = Diagnostics::new();
         d.error_at(Span::call_site(), "lost");
     }

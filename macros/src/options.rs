@@ -64,10 +64,10 @@ pub(crate) struct Rest(pub(crate) Vec<Opt>);
 
 impl Rest {
     /// Reports all of them with [`unknown`].
-    pub(crate) fn refuse(&self, of: &str, known: &[&str], later: &[&str], d: &mut Diagnostics) {
+    pub(crate) fn refuse(&self, of: &str, known: &[&str], planned: &[&str], d: &mut Diagnostics) {
         self.0
             .iter()
-            .for_each(|opt| unknown(opt, of, known, later, d));
+            .for_each(|opt| unknown(opt, of, known, planned, d));
     }
 }
 
@@ -408,9 +408,9 @@ pub(crate) fn suffixed(expr: &Expr) -> Option<(String, String)> {
 }
 
 /// Reports an unknown option: with the nearest name, or as a planned option.
-pub(crate) fn unknown(opt: &Opt, of: &str, known: &[&str], later: &[&str], d: &mut Diagnostics) {
+pub(crate) fn unknown(opt: &Opt, of: &str, known: &[&str], planned: &[&str], d: &mut Diagnostics) {
     let name = opt.name();
-    if later.contains(&name.as_str()) {
+    if planned.contains(&name.as_str()) {
         d.error(
             &opt.key,
             format!("{of} option `{name}` is not supported yet"),

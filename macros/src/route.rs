@@ -129,7 +129,7 @@ fn check(function: &ItemFn, d: &mut Diagnostics) {
     if !sig.generics.params.is_empty() {
         d.error(
             &sig.generics,
-            "the function of a route cannot be generic: it is one handler",
+            "the function of a route cannot be generic: it is registered as one handler",
         );
     }
     if let Some(receiver) = sig
@@ -213,8 +213,8 @@ fn expand(args: &Args, entity: &Path, mut function: ItemFn) -> TokenStream {
         .as_ref()
         .map_or(&[], |(segments, _)| segments);
     let (serve, contents) = (serve(&function), contents(&function));
-    // Only the entity knows the base path, so a const assertion checks it.
-    let apart = route
+    // The macro cannot see the base path of the entity, so a const assertion checks the path.
+    let path_assertion = route
         .moved
         .path
         .as_ref()
@@ -233,7 +233,7 @@ fn expand(args: &Args, entity: &Path, mut function: ItemFn) -> TokenStream {
         #[allow(non_upper_case_globals, clippy::unused_async)]
         #vis #first #name: #krate::http::ExtraRoute<#entity> = {
             use #krate::__private as __lp;
-            #apart
+            #path_assertion
             #function
             #serve
             #contents

@@ -348,13 +348,19 @@ pub const fn expect_many(
 }
 
 /// Fails to compile unless an entity has a field of this name that can store the number of records
-/// of another: a required integer that no client writes. `held` says whether a record can only name
-/// a record that its writer may see.
+/// of another: a required integer that no client writes. `key` is the field with its id, and
+/// `restricted` says whether a record can only name a record that its writer may see.
 ///
 /// # Panics
 /// In const evaluation. This is the purpose of the function.
 #[track_caller]
-pub const fn expect_kept(entity: &EntityDesc, name: &str, of: &EntityDesc, held: bool) {
+pub const fn expect_kept(
+    entity: &EntityDesc,
+    name: &str,
+    of: &EntityDesc,
+    key: &str,
+    restricted: bool,
+) {
     if entity.poisoned {
         return;
     }
@@ -387,22 +393,32 @@ pub const fn expect_kept(entity: &EntityDesc, name: &str, of: &EntityDesc, held:
             " can be written by clients, and a counter owns it\nhelp: `#[field(read_only, default = 0)]`",
         );
     }
-    if held {
+    if restricted {
         return;
     }
     if entity.tenant.is_some() && of.tenant.is_none() {
-        refuse(
-            entity,
-            name,
-            " has a tenant, and the counted records have none\nhelp: `tenant(..)` on the counted entity, or a `belongs_to` of the key with on_delete",
-        );
+        let mut text = Sentence::new();
+        text.push("linchpin: `");
+        text.push(entity.name);
+        text.push("` of counter `");
+        text.push(name);
+        text.push("` has a tenant, but the counted records have none\nhelp: add `tenant(..)` to the counted entity, or `belongs_to(.., key = ");
+        text.push(key);
+        text.push(", on_delete = ..)`");
+        text.stop()
     }
     if !entity.scope.is_empty() || entity.visible.is_some() || !entity.gates.is_empty() {
-        refuse(
-            entity,
-            name,
-            " would count for owners who do not see the record\nhelp: a `belongs_to` of the key with on_delete: then it names visible records only",
-        );
+        let mut text = Sentence::new();
+        text.push("linchpin: counter `");
+        text.push(name);
+        text.push("` would include changes by callers who cannot see the `");
+        text.push(entity.name);
+        text.push("`\nhelp: add `belongs_to(.., key = ");
+        text.push(key);
+        text.push(", on_delete = ..)`: writes then check that the `");
+        text.push(entity.name);
+        text.push("` is visible");
+        text.stop()
     }
 }
 

@@ -46,7 +46,7 @@ pub const RESERVED_BEGINNINGS: [&str; 2] = ["auth:", "linchpin:"];
 /// One more reserved name, beside [`RESERVED`].
 const SOCKET_ERROR: &str = "ws:error";
 
-/// The reason why a text is no name of an event.
+/// The reason why a text is not a valid event name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flaw {
     /// It does not match `[a-z][A-Za-z0-9]*([.:_-][A-Za-z0-9]+)*`.

@@ -99,7 +99,7 @@ fn name(text: &LitStr, d: &mut Diagnostics) -> bool {
             .bytes()
             .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_' || b == b'-');
     if !legal {
-        d.error(text, format!("`{value}` is no name of a channel"))
+        d.error(text, format!("`{value}` is not a valid channel name"))
             .help("lower-case letters, digits, `-` and `_`, a letter first, at most 32");
     }
     legal

@@ -364,7 +364,7 @@ fn when(opt: &Opt, d: &mut Diagnostics) -> Option<Expr> {
     let list = opt.list(EXAMPLE, d)?;
     if list.is_empty() {
         d.error(&opt.key, "`when` is empty")
-            .help("leave it out: every event is sent then");
+            .help("remove `when` to send every event");
         return None;
     }
     d.take(list.parse())

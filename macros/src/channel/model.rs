@@ -283,11 +283,7 @@ fn when(
 ) -> Option<(Resolved, Vec<TokenStream>)> {
     let filter = Filter::parse(expr, d)?;
     let before = d.len();
-    of_the_record(
-        &filter,
-        "whether an event is sent depends on the record alone",
-        d,
-    );
+    of_the_record(&filter, d);
     if d.len() > before {
         return None;
     }

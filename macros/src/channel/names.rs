@@ -34,7 +34,7 @@ pub(crate) fn legal(text: &LitStr, d: &mut Diagnostics) -> bool {
 pub(crate) fn flaw(name: &str) -> Option<(String, &'static str)> {
     Some(match event::check(name).err()? {
         Flaw::Grammar => (
-            format!("`{name}` is no name of an event"),
+            format!("`{name}` is not a valid event name"),
             "letters and digits, a lower-case letter first, with single `.`, `:`, `_` or `-` \
              between them",
         ),

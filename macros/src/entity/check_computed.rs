@@ -115,7 +115,8 @@ fn plays_no_part(model: &EntityModel, index: usize, d: &mut Diagnostics) {
         "whose record it is"
     } else if model.visibility.ends(index) {
         "whether a record is there"
-    } else if model.relations.iter().any(|r| r.own_key() == Some(index)) || model.gates.holds(index)
+    } else if model.relations.iter().any(|r| r.own_key() == Some(index))
+        || model.gates.restricts_to_visible(index)
     {
         "another record"
     } else {

@@ -12,7 +12,7 @@ use crate::options;
 
 /// The calls after `__lp::field::<..>(..)`: one for each difference from a plain field.
 ///
-/// `ty` names the type a literal default must have, for the function `literal` of the runtime.
+/// `literal` is the path of the function that checks the type of a literal default.
 pub(crate) fn options(field: &Field, flags: &[TokenStream], literal: &TokenStream) -> TokenStream {
     let doc = (!field.doc.is_empty()).then(|| {
         let doc = &field.doc;

@@ -445,7 +445,7 @@ impl EntityModel {
             .any(|relation| relation.own_key() == Some(field))
         {
             Some("belongs_to")
-        } else if self.gates.holds(field) {
+        } else if self.gates.restricts_to_visible(field) {
             Some("gate")
         } else {
             self.summaries

@@ -42,7 +42,7 @@ pub(crate) const ENTITY_OPTIONS: &[&str] = &[
     "action",
     "counter",
 ];
-const ENTITY_LATER: &[&str] = &["tally", "latest", "prepare", "erase"];
+const PLANNED_ENTITY_OPTIONS: &[&str] = &["tally", "latest", "prepare", "erase"];
 
 /// The keys that may be given more than once.
 const REPEATED: [&str; 8] = [
@@ -175,7 +175,7 @@ impl EntityArgs {
         let keys: EntityKeys = options::table(options::read(tokens, d), &REPEATED, d);
         keys.visibility
             .rest
-            .refuse("entity", ENTITY_OPTIONS, ENTITY_LATER, d);
+            .refuse("entity", ENTITY_OPTIONS, PLANNED_ENTITY_OPTIONS, d);
         let one = keys
             .belongs_to
             .iter()

@@ -40,7 +40,7 @@ pub(crate) const FIELD_OPTIONS: &[&str] = &[
     "each",
     "one_of",
 ];
-const FIELD_LATER: &[&str] = &["erase"];
+const PLANNED_FIELD_OPTIONS: &[&str] = &["erase"];
 
 /// A boolean option of a field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -227,7 +227,7 @@ fn computed(opt: &Opt, d: &mut Diagnostics) -> Option<ComputedArgs> {
         Err(error) => {
             d.error_at(
                 error.span(),
-                format!("`computed` takes a function and what it follows from: {error}"),
+                format!("`computed` takes a function, and optionally `from(..)` with the fields that it reads: {error}"),
             )
             .help(format!("`{EXAMPLE}` or `{FROM}`"));
             None
@@ -240,13 +240,13 @@ fn on_update(opt: &Opt, d: &mut Diagnostics) -> Option<Ident> {
     if value == "now" {
         return Some(opt.key.clone());
     }
-    d.error(&value, format!("`on_update` knows no `{value}`"))
+    d.error(&value, format!("`on_update` does not accept `{value}`"))
         .help("`on_update = now`");
     None
 }
 
 fn unknown_field_option(opt: &Opt, name: &str, d: &mut Diagnostics) {
-    // Words for which Rust has its own syntax.
+    // Option names of other frameworks, with the Linchpin form.
     let instead = match name {
         "optional" => "make the type `Option<..>`",
         "min_length" | "max_length" => "`length = 1..=200`",
@@ -255,7 +255,7 @@ fn unknown_field_option(opt: &Opt, name: &str, d: &mut Diagnostics) {
         "unique" => "`unique(..)` of #[entity]",
         "index" => "`index(..)` of #[entity]",
         "reverse" => "`#[transform(reverse = path)]` on the function",
-        _ => return options::unknown(opt, "field", FIELD_OPTIONS, FIELD_LATER, d),
+        _ => return options::unknown(opt, "field", FIELD_OPTIONS, PLANNED_FIELD_OPTIONS, d),
     };
     d.error(&opt.key, format!("unknown field option `{name}`"))
         .help(instead);
@@ -283,7 +283,7 @@ fn default(opt: &Opt, d: &mut Diagnostics) -> Default {
     {
         match function.to_string().as_str() {
             name @ ("now" | "uuid" | "cuid") => {
-                d.error(value, format!("default `{name}` is a bare word"))
+                d.error(value, format!("write `{name}` without parentheses"))
                     .help(format!("`default = {name}`"));
             }
             "ctx" => {

@@ -367,7 +367,7 @@ impl<'a> Scope<'a> {
         param.default = default;
         if param.name.is_empty() {
             self.d
-                .error(name, format!("`{name}` is no name for a parameter"));
+                .error(name, format!("`{name}` is not a valid parameter name"));
             return None;
         }
         param.list = list;

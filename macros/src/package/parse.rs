@@ -108,7 +108,7 @@ fn name(text: &LitStr, d: &mut Diagnostics) -> String {
     let value = text.value();
     let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-' || b == b'_';
     if !value.starts_with(|c: char| c.is_ascii_lowercase()) || !value.bytes().all(plain) {
-        d.error(text, format!("`{value}` is no name for a package"))
+        d.error(text, format!("`{value}` is not a valid package name"))
             .help("lower-case letters, digits, `-` and `_`, a letter first");
     }
     value

@@ -47,7 +47,7 @@ pub(super) fn read(opt: &Opt, d: &mut Diagnostics) -> Option<Idempotent> {
     let keys: Keys = options::table(options::read(list.clone(), d), &[], d);
     keys.rest.refuse("idempotent", &["ttl", "required"], &[], d);
     if opt.is_empty_list() {
-        d.error(&opt.key, "`idempotent` takes a list that says something")
+        d.error(&opt.key, "`idempotent()` is empty")
             .help(format!("`idempotent`, or `{LONG}`"));
     }
     let ttl = match keys.ttl {
@@ -84,7 +84,7 @@ pub(crate) fn refuse(policy: &Policy, what: &str, d: &mut Diagnostics) {
     if let Some(idempotent) = &policy.idempotent {
         d.error(
             &idempotent.key,
-            format!("{what} changes nothing: it can be repeated without a key"),
+            format!("`idempotent` has no effect on {what}: it changes no record"),
         )
         .help("leave `idempotent` out");
     }

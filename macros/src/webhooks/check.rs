@@ -86,8 +86,7 @@ fn model_of<'a>(path: &Path, first: &Path, entities: &'a Entities) -> Option<&'a
 fn when(entity: &Path, model: &EntityModel, expr: &Expr, d: &mut Diagnostics) -> Option<Condition> {
     let filter = Filter::parse(expr, d)?;
     let before = d.len();
-    let message = "whether an event is sent depends on the record alone";
-    of_the_record(&filter, message, d);
+    of_the_record(&filter, d);
     if d.len() > before {
         return None;
     }

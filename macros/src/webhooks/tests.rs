@@ -45,8 +45,8 @@ fn several_mistakes_are_several_errors() {
              operations",
             "`Note` is listed twice\nhelp: one list with all its events",
             "unknown field `points` on Note\nhelp: known: `id`, `title`, `score`",
-            "whether an event is sent depends on the record alone\nhelp: a literal, the path of a \
-             const, or `None`",
+            "`when` may compare fields with constants only: `ctx(..)` is not allowed here\nhelp: a \
+             literal, the path of a const, or `None`",
         ]
     );
 }

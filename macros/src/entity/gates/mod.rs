@@ -141,7 +141,7 @@ fn gate(opt: &Opt, d: &mut Diagnostics) -> Option<GateArgs> {
         Err(error) => {
             d.error_at(
                 error.span(),
-                format!("`gate` leads from a field to an entity: {error}"),
+                format!("`gate` must have the form `field -> Entity`: {error}"),
             )
             .help(format!("`{EXAMPLE}`"));
             return None;
@@ -193,7 +193,7 @@ fn action(opt: &Opt, d: &mut Diagnostics) -> Option<Action> {
         Err(error) => {
             d.error_at(
                 error.span(),
-                format!("`action` is a name and a condition: {error}"),
+                format!("`action` needs a name and a condition: {error}"),
             )
             .help(format!("`{EXAMPLE}`"));
             return None;
@@ -214,7 +214,7 @@ impl Gates {
     }
 
     /// Whether a field can only name a visible record.
-    pub(crate) fn holds(&self, field: usize) -> bool {
+    pub(crate) fn restricts_to_visible(&self, field: usize) -> bool {
         self.all.iter().any(|gate| gate.field == field)
     }
 
@@ -299,7 +299,7 @@ fn condition(
     );
     for param in params.iter() {
         let message = format!(
-            "`{what}` holds for every call: it takes no parameter `{}`",
+            "`{what}` cannot use the parameter `{}`: it applies to all routes",
             param.name
         );
         d.error(&param.ident, message)

@@ -240,7 +240,7 @@ impl Relation {
     }
 
     /// Whether a field can only name a visible record.
-    pub(crate) fn holds(&self, field: usize) -> bool {
+    pub(crate) fn restricts_to_visible(&self, field: usize) -> bool {
         self.field == Some(field)
             && self
                 .on_delete

@@ -121,7 +121,7 @@ impl SummaryArgs {
             let list = opt.list("when(status == Status::Live)", d)?;
             if list.is_empty() {
                 d.error(&opt.key, "`when` is empty")
-                    .help("leave it out: every record counts then");
+                    .help("remove `when` to count every record");
                 return None;
             }
             d.take(list.parse())
@@ -198,11 +198,7 @@ fn counted(
     let filter = Filter::parse(expr, d)?;
     let before = d.len();
     refuse_computed(&filter, model, d);
-    of_the_record(
-        &filter,
-        "whether a record counts depends on the record alone",
-        d,
-    );
+    of_the_record(&filter, d);
     if d.len() > before {
         return None;
     }

@@ -86,12 +86,12 @@ pub(crate) fn assertions(model: &EntityModel) -> TokenStream {
             &summary.field.to_token_stream(),
         );
         // A key that must name a visible record cannot name a record of another caller.
-        let held = model.gates.holds(summary.by)
+        let restricted = model.gates.restricts_to_visible(summary.by)
             || model
                 .relations
                 .iter()
-                .any(|relation| relation.holds(summary.by));
-        out.extend(quote_spanned!(summary.field.span()=> const _: () = __lp::expect_kept(#desc, #name, #own, #held);));
+                .any(|relation| relation.restricts_to_visible(summary.by));
+        out.extend(quote_spanned!(summary.field.span()=> const _: () = __lp::expect_kept(#desc, #name, #own, #key, #restricted);));
         out.extend(
             resolved(model, summary)
                 .into_iter()

@@ -191,7 +191,7 @@ fn tenant(opt: &Opt, d: &mut Diagnostics) -> Option<TenantArgs> {
         let name = second.to_string();
         let problem = d.error(
             &second,
-            format!("`tenant` names one field, and knows no `{name}`"),
+            format!("`tenant` takes one field and does not accept `{name}`"),
         );
         problem.suggest(&name, ["optional", "anonymous_read"]);
     }

@@ -341,7 +341,7 @@ fn outputs(args: &Args, optional: &[String], scope: &mut Scope<'_>) -> Vec<Outpu
         {
             scope
                 .d
-                .error(&name, format!("`{name}` is no name for an output"));
+                .error(&name, format!("`{name}` is not a valid output name"));
         } else if let Some(measure) = measure(function, optional, scope) {
             outputs.push(Output { name, measure });
         }

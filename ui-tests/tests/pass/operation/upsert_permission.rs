@@ -14,7 +14,7 @@ pub struct Post {
 #[operation(kind = "upsert", match(slug), set(title), on_create(author_id = ctx(actor.id)))]
 pub const PUT: Operation<Post>;
 
-// Judged by neither.
+// Uses neither `owner_field` nor `resource`.
 #[operation(
     kind = "upsert",
     match(slug),
