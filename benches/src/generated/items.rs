@@ -1,4 +1,4 @@
-//! An entity with an operation of every other kind.
+//! An entity with an operation of each kind that `posts.rs` does not use.
 #![allow(clippy::unused_async)] // functions of custom operations are async by their signature
 
 use linchpin::prelude::*;
@@ -9,7 +9,7 @@ pub enum State {
     Done,
 }
 
-/// So many of a product.
+/// An order line: a product and its quantity.
 #[derive(Embedded, Clone, Debug)]
 pub struct Line {
     #[field(length = 1..=40)]
@@ -40,7 +40,7 @@ pub struct Item {
     pub created_at: Timestamp,
 }
 
-/// Who owns items.
+/// An owner of items.
 #[entity]
 #[derive(Clone, Debug)]
 pub struct Owner {

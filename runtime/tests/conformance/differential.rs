@@ -216,7 +216,7 @@ impl Pair {
         }
     }
 
-    /// All that is stored of an entity, and all that each actor sees of it.
+    /// Compares the stored records of an entity, and the records that each actor sees.
     async fn contents(&mut self, desc: &'static EntityDesc) -> Result<(), String> {
         let alike = Alike {
             by_meaning: self.by_meaning,
@@ -253,9 +253,12 @@ impl Pair {
                 self.model.call(actor, &view, false).await,
                 self.store.call(actor, &view, false).await,
             );
-            alike
-                .then_same(&expected, &found)
-                .map_err(|text| format!("what actor {actor} sees at {:?}: {text}", view.path))?;
+            alike.then_same(&expected, &found).map_err(|text| {
+                format!(
+                    "the records that actor {actor} sees at {:?}: {text}",
+                    view.path
+                )
+            })?;
         }
         Ok(())
     }
@@ -308,7 +311,7 @@ impl Alike {
         let same = expected.status == found.status
             && expected.more == found.more
             && self.same(&expected.text, &found.text);
-        // Two equal breakdowns are none the better.
+        // Equal answers with a server error are a failure too.
         if same && expected.status < 500 {
             return Ok(());
         }
@@ -319,7 +322,7 @@ impl Alike {
     }
 }
 
-/// The whole list of an entity as each actor who may differ gets it.
+/// The whole list of an entity, as each actor whose response may differ.
 fn views(desc: &'static EntityDesc) -> Vec<(usize, Call)> {
     let judged = [&desc.defaults]
         .into_iter()
@@ -364,7 +367,7 @@ fn views(desc: &'static EntityDesc) -> Vec<(usize, Call)> {
     out
 }
 
-/// What is reported of the first difference.
+/// The sequence to report with the first difference.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Report {
     /// The sequence as it was generated.
@@ -413,7 +416,7 @@ pub fn differences<T>(
                         )
                     }
                 };
-                let _told = Told(&name);
+                let _running = RunningSequence(&name);
                 if let Err(first) = pair.run(&steps).await {
                     stop.store(true, Ordering::SeqCst);
                     let (steps, last) = match report {
@@ -447,10 +450,10 @@ pub fn differences<T>(
     outcome.into_inner().expect("no panic")
 }
 
-/// Says which sequence ran when a thread panics.
-struct Told<'a>(&'a str);
+/// Prints the name of the sequence if the thread panics while it runs.
+struct RunningSequence<'a>(&'a str);
 
-impl Drop for Told<'_> {
+impl Drop for RunningSequence<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
             eprintln!("while running {}", self.0);

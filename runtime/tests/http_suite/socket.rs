@@ -5,7 +5,7 @@ use tokio::net::{TcpListener, TcpStream};
 
 use crate::fixture::{App, blog};
 
-/// A server on a free port of the loopback; it ends with this value.
+/// A server on a free loopback port; dropping the value stops it.
 pub struct Server {
     address: std::net::SocketAddr,
     task: tokio::task::JoinHandle<std::io::Result<()>>,
@@ -31,7 +31,7 @@ impl Server {
         }
     }
 
-    /// Sends raw bytes and answers all that comes back until the server closes.
+    /// Sends raw bytes and returns all received bytes, after the server has closed the connection.
     pub async fn exchange(&self, bytes: &[u8]) -> String {
         let mut stream = TcpStream::connect(self.address).await.unwrap();
         // A server may respond and close before it has read everything; the response still arrives.
@@ -63,7 +63,7 @@ impl Server {
     }
 }
 
-/// An answer taken apart by hand.
+/// A parsed response.
 pub struct Received {
     pub status: u16,
     headers: Vec<(String, String)>,
@@ -146,7 +146,7 @@ async fn lengths_and_bodies_agree() {
 }
 
 #[tokio::test]
-async fn large_bodies_are_refused_unread() {
+async fn large_bodies_are_refused_before_reading() {
     let headers = "content-type: application/json\r\ncontent-length: 9999999\r\n";
     let answer = server().await.send("POST", "/posts", headers, "").await;
     assert_eq!(

@@ -78,7 +78,7 @@ async fn main() -> Outcome<()> {
     if failed.is_empty() {
         Ok(())
     } else {
-        Err(format!("beyond the bound: {}", failed.join(", ")).into())
+        Err(format!("above the limit: {}", failed.join(", ")).into())
     }
 }
 

@@ -46,7 +46,7 @@ fn main() -> Outcome<()> {
     if failed.is_empty() {
         Ok(())
     } else {
-        Err(format!("beyond the bound: {}", failed.join(", ")).into())
+        Err(format!("above the limit: {}", failed.join(", ")).into())
     }
 }
 

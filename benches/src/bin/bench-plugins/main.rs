@@ -1,11 +1,11 @@
 //! Benchmarks of the plugins: webhooks, web push and realtime.
 //!
 //! `cargo xtask bench --webhooks` and `--realtime` build and run it: `bench-plugins webhooks` prints
-//! the rows of a table and exits with 1 if a bound is exceeded. The other modes are processes that
-//! it, or xtask, starts beside itself.
+//! the rows of a table and exits with 1 if a limit is exceeded. The other modes are processes that
+//! it or xtask starts.
 #![allow(missing_docs)] // a program
 
-#[allow(dead_code)] // a list of it is for the tests of the runtime
+#[allow(dead_code)] // some of its items are used only by the tests of the runtime
 #[path = "../../../../runtime/tests/support/around.rs"]
 mod around;
 #[path = "../../generated/posts.rs"]
@@ -39,10 +39,10 @@ fn main() -> Outcome<()> {
             std::fs::remove_dir_all(&folder)?;
             let mut failed = failed?;
             failed.extend(push::measure()?);
-            held(&failed)
+            fail_if_exceeded(&failed)
         }
-        ["realtime"] => held(&realtime::measure(None)?),
-        ["realtime", part] => held(&realtime::measure(Some(part))?),
+        ["realtime"] => fail_if_exceeded(&realtime::measure(None)?),
+        ["realtime", part] => fail_if_exceeded(&realtime::measure(Some(part))?),
         [
             name @ ("realtime-server" | "publish-server" | "broadcast-server" | "fan-out-server"),
             port,
@@ -65,10 +65,10 @@ fn main() -> Outcome<()> {
     }
 }
 
-fn held(failed: &[&str]) -> Outcome<()> {
+fn fail_if_exceeded(failed: &[&str]) -> Outcome<()> {
     if failed.is_empty() {
         Ok(())
     } else {
-        Err(format!("beyond the bound: {}", failed.join(", ")).into())
+        Err(format!("above the limit: {}", failed.join(", ")).into())
     }
 }

@@ -338,7 +338,7 @@ fn drop_check(table: &str, check: &str) -> String {
     alter(table, &format!("DROP CONSTRAINT {}", quote(check)))
 }
 
-/// Empty if the name stays.
+/// Returns no statement if the name is unchanged.
 fn rename_check(table: &str, from: &str, to: &str) -> Vec<String> {
     let change = || format!("RENAME CONSTRAINT {} TO {}", quote(from), quote(to));
     (from != to)

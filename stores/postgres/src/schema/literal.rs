@@ -1,4 +1,4 @@
-//! Constants in statements, and in the server's description of a default.
+//! Constants in statements, and in the default expression as PostgreSQL reports it.
 
 use linchpin_core::schema::ColumnKind;
 use linchpin_core::{Timestamp, Value};
@@ -34,7 +34,7 @@ fn double(value: f64) -> String {
     typed(&format!("{value:?}"), "double precision")
 }
 
-/// A list in the server's own form, so that its description is the same text.
+/// A list in the form that PostgreSQL prints, so that the reported default is the same text.
 fn array(list: &[String]) -> String {
     let item = |text: &String| {
         let plain = !text.is_empty()
@@ -51,7 +51,7 @@ fn array(list: &[String]) -> String {
     format!("{{{}}}", items.join(","))
 }
 
-/// Whether the server's description of a default is this value.
+/// Whether the default expression as PostgreSQL reports it is this value.
 pub(super) fn is_described_by(value: &Value, kind: &ColumnKind, description: &str) -> bool {
     let Some(text) = constant_in(description) else {
         return false;

@@ -1,4 +1,4 @@
-//! A store that does all that memory does, but for one lie.
+//! The in-memory store with one injected fault.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,44 +14,45 @@ use linchpin::store::{
 };
 use linchpin::{Result, Timestamp, Value};
 
-/// Changes a plan on its way in.
-type Twist = fn(&'static EntityDesc, Plan) -> Plan;
-/// Changes the arguments of a statement, or its result.
-type Bend = fn(&Statement, &mut Vec<Value>);
-type Turn = fn(&Statement, Result<Rows>) -> Result<Rows>;
-
+/// Changes a plan before the store prepares it.
+type ChangePlan = fn(&'static EntityDesc, Plan) -> Plan;
+/// Changes the arguments of a statement.
+type ChangeArgs = fn(&Statement, &mut Vec<Value>);
+/// Changes the result of a statement.
+type ChangeRows = fn(&Statement, Result<Rows>) -> Result<Rows>;
 /// Changes the delivered events of a row.
-type Whisper = fn(&mut Vec<Entry>);
+type ChangeEvents = fn(&mut Vec<Entry>);
 
+/// A deviation from the correct store.
 #[derive(Clone, Copy)]
-pub enum Lie {
-    Plan(Twist),
-    Args(Bend),
-    Rows(Turn),
-    /// Rolled-back writes stay.
-    Undone,
-    Events(Whisper),
+pub enum Fault {
+    Plan(ChangePlan),
+    Args(ChangeArgs),
+    Rows(ChangeRows),
+    /// A rollback commits instead.
+    NoRollback,
+    Events(ChangeEvents),
 }
 
-impl Lie {
-    fn bend(self, statement: &Statement, args: &mut Vec<Value>) {
-        if let Self::Args(bend) = self {
-            bend(statement, args);
+impl Fault {
+    fn change_args(self, statement: &Statement, args: &mut Vec<Value>) {
+        if let Self::Args(change) = self {
+            change(statement, args);
         }
     }
 
-    fn turn(self, statement: &Statement, rows: Result<Rows>) -> Result<Rows> {
-        if let Self::Rows(turn) = self {
-            turn(statement, rows)
+    fn change_rows(self, statement: &Statement, rows: Result<Rows>) -> Result<Rows> {
+        if let Self::Rows(change) = self {
+            change(statement, rows)
         } else {
             rows
         }
     }
 }
 
-pub struct Liar(pub Memory, pub Lie);
+pub struct FaultyStore(pub Memory, pub Fault);
 
-impl Store for Liar {
+impl Store for FaultyStore {
     fn kind(&self) -> &'static StoreKind {
         self.0.kind()
     }
@@ -63,7 +64,7 @@ impl Store for Liar {
     }
     fn prepare(&self, entity: &'static EntityDesc, plan: Plan) -> Result<Arc<Statement>> {
         match self.1 {
-            Lie::Plan(twist) => self.0.prepare(entity, twist(entity, plan)),
+            Fault::Plan(change) => self.0.prepare(entity, change(entity, plan)),
             _ => self.0.prepare(entity, plan),
         }
     }
@@ -73,18 +74,23 @@ impl Store for Liar {
         mut args: Vec<Value>,
         rows: Rows,
     ) -> Reply<'a> {
-        self.1.bend(statement, &mut args);
-        let lie = self.1;
+        self.1.change_args(statement, &mut args);
+        let fault = self.1;
         match self.0.run(statement, args, rows) {
-            Reply::Ready(rows) => Reply::Ready(lie.turn(statement, rows)),
+            Reply::Ready(rows) => Reply::Ready(fault.change_rows(statement, rows)),
             Reply::Later(rows) => {
-                Reply::Later(Box::pin(async move { lie.turn(statement, rows.await) }))
+                Reply::Later(Box::pin(
+                    async move { fault.change_rows(statement, rows.await) },
+                ))
             }
         }
     }
     fn begin(&self) -> BoxFuture<'_, Result<Box<dyn Transaction>>> {
         Box::pin(async move {
-            Ok(Box::new(Half(Some(self.0.begin().await?), self.1)) as Box<dyn Transaction>)
+            Ok(
+                Box::new(FaultyTransaction(Some(self.0.begin().await?), self.1))
+                    as Box<dyn Transaction>,
+            )
         })
     }
     fn outbox(&self) -> Option<&dyn Outbox> {
@@ -101,29 +107,29 @@ impl Store for Liar {
     }
 }
 
-/// A transaction of a liar.
-struct Half(Option<Box<dyn Transaction>>, Lie);
+/// A transaction of a faulty store.
+struct FaultyTransaction(Option<Box<dyn Transaction>>, Fault);
 
-impl Transaction for Half {
+impl Transaction for FaultyTransaction {
     fn run<'a>(
         &'a mut self,
         statement: &'a Arc<Statement>,
         mut args: Vec<Value>,
         rows: Rows,
     ) -> BoxFuture<'a, Result<Rows>> {
-        self.1.bend(statement, &mut args);
-        let lie = self.1;
+        self.1.change_args(statement, &mut args);
+        let fault = self.1;
         let open = self.0.as_mut().expect("it has not ended");
-        Box::pin(async move { lie.turn(statement, open.run(statement, args, rows).await) })
+        Box::pin(async move { fault.change_rows(statement, open.run(statement, args, rows).await) })
     }
     fn commit(mut self: Box<Self>) -> BoxFuture<'static, Result<()>> {
         self.0.take().expect("it has not ended").commit()
     }
 }
 
-impl Drop for Half {
+impl Drop for FaultyTransaction {
     fn drop(&mut self) {
-        if let (Some(open), Lie::Undone) = (self.0.take(), self.1) {
+        if let (Some(open), Fault::NoRollback) = (self.0.take(), self.1) {
             open.commit()
                 .now_or_never()
                 .expect("memory does not wait")
@@ -132,60 +138,60 @@ impl Drop for Half {
     }
 }
 
-/// Hands the events of a liar over.
-struct Whispering(Arc<dyn Committed>, Lie);
+/// Passes on committed events, changed by the fault.
+struct FaultyCommitted(Arc<dyn Committed>, Fault);
 
-impl Lie {
-    fn whisper(self, row: &Arc<OutboxRow>) -> Arc<OutboxRow> {
-        let Self::Events(whisper) = self else {
+impl Fault {
+    fn change_event(self, row: &Arc<OutboxRow>) -> Arc<OutboxRow> {
+        let Self::Events(change) = self else {
             return Arc::clone(row);
         };
         let mut row = OutboxRow::clone(row);
-        whisper(&mut row.events);
+        change(&mut row.events);
         Arc::new(row)
     }
 }
 
-impl Committed for Whispering {
+impl Committed for FaultyCommitted {
     fn committed(&self, rows: Vec<Arc<OutboxRow>>) {
         self.0
-            .committed(rows.iter().map(|row| self.1.whisper(row)).collect());
+            .committed(rows.iter().map(|row| self.1.change_event(row)).collect());
     }
     fn lost(&self, events: &[Entry]) {
         self.0.lost(events);
     }
 }
 
-impl Liar {
-    fn honest(&self) -> &dyn Outbox {
+impl FaultyStore {
+    fn correct(&self) -> &dyn Outbox {
         self.0.outbox().expect("memory has one")
     }
 }
 
-impl Outbox for Liar {
+impl Outbox for FaultyStore {
     fn open<'a>(
         &'a self,
         consumers: &'a [&'a str],
         committed: Arc<dyn Committed>,
     ) -> BoxFuture<'a, Result<()>> {
-        let committed = Arc::new(Whispering(committed, self.1));
-        self.honest().open(consumers, committed)
+        let committed = Arc::new(FaultyCommitted(committed, self.1));
+        self.correct().open(consumers, committed)
     }
     fn knows<'a>(&'a self, consumer: &'a str) -> BoxFuture<'a, Result<bool>> {
-        self.honest().knows(consumer)
+        self.correct().knows(consumer)
     }
     fn is_in_commit_order(&self) -> bool {
-        self.honest().is_in_commit_order()
+        self.correct().is_in_commit_order()
     }
     fn lead<'a>(
         &'a self,
         consumers: &'a [&'a str],
         lease: Duration,
     ) -> BoxFuture<'a, Result<Vec<Option<i64>>>> {
-        self.honest().lead(consumers, lease)
+        self.correct().lead(consumers, lease)
     }
     fn resign<'a>(&'a self, consumers: &'a [&'a str]) -> BoxFuture<'a, Result<()>> {
-        self.honest().resign(consumers)
+        self.correct().resign(consumers)
     }
     fn waiting<'a>(
         &'a self,
@@ -195,22 +201,22 @@ impl Outbox for Liar {
         limit: usize,
     ) -> BoxFuture<'a, Result<Waiting>> {
         Box::pin(async move {
-            let waiting = self.honest().waiting(consumer, taken, known, limit);
+            let waiting = self.correct().waiting(consumer, taken, known, limit);
             let mut waiting = waiting.await?;
             for row in &mut waiting.rows {
-                *row = self.1.whisper(row);
+                *row = self.1.change_event(row);
             }
             Ok(waiting)
         })
     }
     fn told<'a>(&'a self, consumer: &'a str, lost: Lost) -> BoxFuture<'a, Result<()>> {
-        self.honest().told(consumer, lost)
+        self.correct().told(consumer, lost)
     }
     fn settle<'a>(&'a self, consumer: &'a str, done: &'a Numbers) -> BoxFuture<'a, Result<()>> {
-        self.honest().settle(consumer, done)
+        self.correct().settle(consumer, done)
     }
     fn park<'a>(&'a self, consumer: &'a str, parked: &'a Parked) -> BoxFuture<'a, Result<()>> {
-        self.honest().park(consumer, parked)
+        self.correct().park(consumer, parked)
     }
     fn prune<'a>(
         &'a self,
@@ -219,6 +225,6 @@ impl Outbox for Liar {
         parked: Timestamp,
         limit: usize,
     ) -> BoxFuture<'a, Result<usize>> {
-        self.honest().prune(consumers, before, parked, limit)
+        self.correct().prune(consumers, before, parked, limit)
     }
 }

@@ -1,4 +1,4 @@
-//! Plans as a lie would have them.
+//! Changes of plans, for faults.
 
 use linchpin::entity::EntityDesc;
 use linchpin::event::Entry;
@@ -6,7 +6,7 @@ use linchpin::filter::{Filter, Op};
 use linchpin::http::Claims;
 use linchpin::store::{Assign, Plan, Statement};
 
-/// Every condition that is `wanted` becomes what `change` makes of it.
+/// Replaces every condition of a filter by the result of `change`.
 fn conditions(filter: Filter, change: &impl Fn(Filter) -> Filter) -> Filter {
     match filter {
         Filter::All(list) => Filter::All(list.into_iter().map(|f| conditions(f, change)).collect()),
@@ -63,12 +63,12 @@ pub fn in_related(plan: Plan, change: impl Fn(Filter) -> Filter) -> Plan {
     }
 }
 
-/// Whether it is about calls under an idempotency key.
+/// Whether the statement reads or writes claims of idempotency keys.
 pub fn is_claim(statement: &Statement) -> bool {
     statement.entity.name == Claims::entity().name
 }
 
-/// Whether it is the event after the last one of a sequence.
+/// Whether the event is the marker after the last event of a sequence.
 pub fn is_end(entry: &Entry) -> bool {
     entry.text().contains("end-")
         || entry
@@ -85,9 +85,9 @@ pub fn operator(plan: Plan, from: Op, to: Op) -> Plan {
     })
 }
 
-pub fn without(plan: Plan, gone: impl Fn(usize, Op) -> bool) -> Plan {
+pub fn without(plan: Plan, removed: impl Fn(usize, Op) -> bool) -> Plan {
     in_filter(plan, |one| match one {
-        Filter::Cond { field, op, .. } if gone(field, op) => Filter::TRUE,
+        Filter::Cond { field, op, .. } if removed(field, op) => Filter::TRUE,
         one => one,
     })
 }
@@ -103,7 +103,7 @@ pub fn in_set(plan: Plan, change: impl Fn(Assign) -> Option<Assign>) -> Plan {
     }
 }
 
-/// Position of a field of the fixture's, by entity and wire name.
+/// Position of a field in the fixture, by entity and wire name.
 pub fn field(desc: &EntityDesc, entity: &str, wire: &str) -> Option<usize> {
     (desc.name == entity)
         .then(|| desc.field_by_wire(wire))
