@@ -3,8 +3,8 @@
 //! A job is a serializable value with a function. [`JobQueue::put`] stores it, in the transaction of
 //! the change that causes it, so a job exists exactly if the change does. A worker of any process
 //! runs it, at least once: if a process ends during a job, another one repeats it after its lease. A
-//! job that fails is tried again after a pause; after its last attempt it is parked, until somebody
-//! retries or drops it with the command `jobs`.
+//! job that fails is tried again after a pause; after its last attempt it is parked, until an
+//! operator retries or drops it with the command `jobs`.
 //!
 //! ```no_run
 //! use linchpin::prelude::*;

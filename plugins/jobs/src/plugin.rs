@@ -1,4 +1,4 @@
-//! The plugin: it knows the jobs of an app, and runs its worker.
+//! The plugin: it registers the jobs of an app, and runs its worker.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;

@@ -31,7 +31,7 @@ pub(crate) struct PushSubscription {
     pub(crate) user_id: String,
     /// The handle of the session that subscribed, or used the subscription last.
     pub(crate) session_id: Option<String>,
-    /// The address at the push service. Who knows it can send, if the keys are known too.
+    /// The address at the push service. Anyone who has it and the keys can send.
     #[field(private, length = 1..=2048)]
     pub(crate) endpoint: String,
     pub(crate) endpoint_host: String,
@@ -43,7 +43,7 @@ pub(crate) struct PushSubscription {
     /// The secret of the browser, encrypted.
     #[field(private)]
     pub(crate) auth: String,
-    /// The key of the app that the browser knows.
+    /// The id of the app's key that the browser subscribed with.
     pub(crate) vapid_kid: String,
     pub(crate) expiration_time: Option<Timestamp>,
     pub(crate) user_agent: Option<String>,

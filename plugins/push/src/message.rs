@@ -166,7 +166,7 @@ impl PushMessage {
         self
     }
 
-    /// The notification of which it tells.
+    /// The id of the notification that the message announces.
     #[must_use]
     pub fn notification(mut self, id: impl Into<String>) -> Self {
         self.notification_id = Some(id.into());

@@ -33,7 +33,7 @@ const PATIENCE: Duration = Duration::from_secs(15);
 pub struct Waiting {
     /// The user.
     pub user: String,
-    /// The [notification](crate::PushMessage::notification) of which it tells.
+    /// The [notification](crate::PushMessage::notification) that the message announces.
     pub notification_id: Option<String>,
     /// The [event](crate::PushMessage::event) that led to it.
     pub event_id: String,

@@ -73,7 +73,7 @@ pub(crate) struct Sender {
     pub(crate) origins: Origins,
 }
 
-/// What this process knows of push services, by scheme, host and port.
+/// The state of push services in this process, by scheme, host and port.
 #[derive(Default)]
 pub(crate) struct Origins {
     /// When a refusal may be logged again.

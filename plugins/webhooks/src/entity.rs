@@ -280,7 +280,7 @@ pub enum DeliveryStatus {
     Delivered,
     /// An attempt failed; another one follows.
     Failed,
-    /// No attempt follows, unless somebody replays the delivery.
+    /// No attempt follows, unless a manager replays the delivery.
     Dead,
     /// It ended before its last attempt: its endpoint was deleted, or its message was removed.
     Cancelled,
@@ -310,11 +310,11 @@ pub enum DeliveryReason {
 pub enum Trigger {
     /// By the schedule.
     Schedule,
-    /// Somebody replayed the delivery.
+    /// A manager replayed the delivery.
     Replay,
-    /// Somebody recovered the endpoint.
+    /// A manager recovered the endpoint.
     Recover,
-    /// Somebody tested the endpoint.
+    /// A manager tested the endpoint.
     Test,
 }
 

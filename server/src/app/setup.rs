@@ -449,8 +449,8 @@ impl PostCx {
         &self.cors
     }
 
-    /// Hears of the end of sessions and accounts, in the transactions that end them, if the app has
-    /// an authentication plugin that tells of them.
+    /// Registers a watch that is called when sessions and accounts end, in the transactions that
+    /// end them. The app needs an authentication plugin that calls it.
     pub fn watch_sessions(&mut self, watch: impl SessionWatch) {
         SessionWatches::add(&self.adapters, Arc::new(watch));
     }

@@ -15,7 +15,7 @@ use super::exchange::Exchange;
 pub(super) struct WriteTimeout<S> {
     stream: S,
     patience: Duration,
-    /// Knows the limit of the present response.
+    /// Has the limit of the current response.
     exchange: Exchange,
     /// Runs while a write waits for the client.
     waiting: Pin<Box<Sleep>>,

@@ -49,15 +49,15 @@ pub trait EventSink: Send + Sync + 'static {
     /// Any error. The events after [`Batch::done`] are delivered again later.
     fn publish<'a>(&'a self, batch: &'a Batch) -> BoxFuture<'a, Result<()>>;
 
-    /// Takes notice that events were lost, such as those that did not fit in memory. The default
+    /// Called when events were lost, such as those that did not fit in memory. The default
     /// does nothing: the log has an error already.
     ///
-    /// A sink is told at least once, and gets no later events before it succeeds. If the process
-    /// ends first, the next process that delivers to the sink tells it of lost events of the
+    /// It is called at least once, and the sink gets no later events before it succeeds. If the
+    /// process ends first, the next process that delivers to the sink reports lost events of the
     /// outbox; those of a live sink end with the process.
     ///
     /// # Errors
-    /// Any error. The sink is told again after a pause, at most a minute later.
+    /// Any error. It is called again after a pause, at most a minute later.
     fn missed(&self, missed: Missed) -> BoxFuture<'_, Result<()>> {
         let _ = missed;
         Box::pin(std::future::ready(Ok(())))

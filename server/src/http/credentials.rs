@@ -105,7 +105,7 @@ pub trait Credentials: Send + Sync + 'static {
         Box::pin(std::future::ready(Ok(true)))
     }
 
-    /// The changes from now on, in this process and, as far as the plugin hears of them, in others.
+    /// The changes from now on, in this process and, as far as the plugin gets them, in others.
     fn changes(&self) -> CredentialChanges;
 }
 
@@ -129,7 +129,7 @@ impl CredentialFeed {
         Self(broadcast::Sender::new(WAITING))
     }
 
-    /// Tells all subscribers that something about a user has changed. Costs nothing without
+    /// Notifies all subscribers that a user has changed. Costs nothing without
     /// subscribers. Never waits.
     pub fn user_changed(&self, id: &str) {
         if self.0.receiver_count() > 0 {

@@ -132,7 +132,7 @@ impl<T: FromRequestParts<()>> Argument for T {
     }
 }
 
-/// The last argument, which may read the body. As in axum, `M` tells whether it does.
+/// The last argument, which may read the body. As in axum, `M` marks whether it does.
 #[doc(hidden)]
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is no extractor",

@@ -15,7 +15,7 @@ use crate::json::write_page;
 
 /// Browsers must not guess another content type.
 pub(super) const NOSNIFF: HeaderValue = HeaderValue::from_static("nosniff");
-/// Tells a caller who is treated as anonymous that the credential of the request is invalid.
+/// The challenge to a caller who is treated as anonymous because the credential is invalid.
 const INVALID_TOKEN: HeaderValue = HeaderValue::from_static("Bearer error=\"invalid_token\"");
 
 /// An answer without a body.
@@ -48,8 +48,8 @@ pub(super) fn etag(version: i64) -> HeaderValue {
     HeaderValue::try_from(text).unwrap_or_else(|_| HeaderValue::from_static("\"\""))
 }
 
-/// Tells a caller who is treated as anonymous that the credential of the request is invalid. A 401
-/// stays unchanged: its code tells whether another credential helps.
+/// Adds a header for a caller who is treated as anonymous: the credential of the request is
+/// invalid. A 401 stays unchanged: its code shows whether another credential helps.
 pub(super) fn invalid_credential(response: &mut Response<Body>) {
     if response.status() != StatusCode::UNAUTHORIZED {
         let headers = response.headers_mut();

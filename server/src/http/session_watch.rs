@@ -1,5 +1,5 @@
-//! The ends of sessions and accounts: how an authentication plugin tells other plugins, which keep
-//! records about them.
+//! The ends of sessions and accounts: how an authentication plugin notifies other plugins, which
+//! keep records about them.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use parking_lot::RwLock;
 use crate::resource::{Adapters, BoxFuture};
 use crate::{Cx, Result};
 
-/// Hears of the end of sessions and accounts. Plugins register one with
+/// Called when sessions and accounts end. Plugins register one with
 /// [`PostCx::watch_sessions`](crate::PostCx::watch_sessions).
 ///
 /// Both methods run in the transaction of the end, so an error keeps the session or the account.
@@ -79,7 +79,7 @@ impl SessionWatches {
         self.0.read().clone()
     }
 
-    /// Tells every watch that a session was ended. Call it in the transaction of the end.
+    /// Notifies every watch that a session was ended. Call it in the transaction of the end.
     ///
     /// # Errors
     /// The first error of a watch.
@@ -90,7 +90,8 @@ impl SessionWatches {
         Ok(())
     }
 
-    /// Tells every watch that an account was deleted. Call it in the transaction of the deletion.
+    /// Notifies every watch that an account was deleted. Call it in the transaction of the
+    /// deletion.
     ///
     /// # Errors
     /// The first error of a watch.

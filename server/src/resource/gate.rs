@@ -249,7 +249,8 @@ fn through(gate: &Gate, viewer: Viewer, fuel: u32) -> Filter {
 }
 
 /// A gate within a tree: the record has no parent, or a parent that is visible by the same rule.
-/// Nobody sees a record with more ancestors than `depth`, or one that is its own ancestor.
+/// A record with more ancestors than `depth`, or one that is its own ancestor, is visible to no
+/// caller.
 fn below(desc: &'static EntityDesc, gate: usize, viewer: Viewer, depth: u32) -> Filter {
     let declared = &desc.gates[gate];
     let root = null(declared.field);

@@ -1,5 +1,4 @@
-//! Stores: the few primitives every route and operation lowers to, and the stores that this build
-//! brings.
+//! Stores: the few primitives every route and operation lowers to, and the stores of this build.
 
 mod transaction;
 

@@ -74,7 +74,8 @@ impl Core {
         let ended = cx
             .transaction(async |cx| {
                 if matches!(reason, Reason::Revoked | Reason::Reused) {
-                    self.wait_for_wishes(cx, &session.user_id).await?;
+                    self.wait_for_email_change_requests(cx, &session.user_id)
+                        .await?;
                 }
                 match self.sessions.delete(cx, session.handle.clone(), None).await {
                     Ok(()) => {}
@@ -147,7 +148,7 @@ impl Core {
 
     /// Waits, in the caller's transaction, for concurrent requests to change the address, which
     /// lock the account. Later requests see that the session has ended.
-    async fn wait_for_wishes(&self, cx: &Cx, user: &str) -> Result<()> {
+    async fn wait_for_email_change_requests(&self, cx: &Cx, user: &str) -> Result<()> {
         match self.users.get(cx, user).await? {
             Some(user) => self.hold_row(cx, &user).await.map(drop),
             None => Ok(()),
@@ -180,7 +181,7 @@ impl Core {
         let cx = client.cx();
         let mut ended = 0;
         cx.transaction(async |cx| {
-            self.wait_for_wishes(cx, user).await?;
+            self.wait_for_email_change_requests(cx, user).await?;
             self.devices.distrust(cx, user).await?;
             // The change may have been requested in a session that has ended since.
             self.void_new_email(cx, user).await

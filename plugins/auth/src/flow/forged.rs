@@ -16,7 +16,7 @@ impl Core {
     /// Checks that no page of a foreign origin sent a request that opens a session.
     ///
     /// # Errors
-    /// 403 `csrf_failed`; 503 if the audit cannot be written.
+    /// 403 `csrf_failed`; 503 if the audit log cannot be written.
     pub(crate) async fn may_sign_in(&self, call: &PluginCall, path: &str) -> Result<()> {
         match self.csrf.may_sign_in(&call.headers) {
             Ok(()) => Ok(()),
@@ -31,7 +31,7 @@ impl Core {
         }
     }
 
-    /// Writes the audit of a refused request and returns the error.
+    /// Writes the audit log entry of a refused request and returns the error.
     pub(crate) async fn forged(
         &self,
         client: &Client,

@@ -52,10 +52,10 @@ pub(super) async fn refresh(
     input: RefreshInput,
 ) -> Result<Reply> {
     let client = core.client(&call);
-    // A page of another origin sends no cookies, so it cannot clear any.
-    let brings = core.csrf.may_sign_in(&call.headers).is_ok();
+    // A cross-origin page must not make the server set or clear cookies.
+    let may_set_cookies = core.csrf.may_sign_in(&call.headers).is_ok();
     let clear = |reply| {
-        if brings {
+        if may_set_cookies {
             core.cookies.clear(reply)
         } else {
             reply
@@ -63,8 +63,8 @@ pub(super) async fn refresh(
     };
     let Some((token, place)) = presented(&core, &client.cx(), &call, &input).await? else {
         let refused = Reply::refused(refuse(REFRESH_REQUIRED));
-        // Two cookies do not show that the browser's own token is invalid: a sibling domain can
-        // plant one, and must not gain by it.
+        // Two cookies do not show that the browser's own token is invalid: a sibling domain can set
+        // a second cookie, so do not sign the user out because of it.
         return Ok(if core.cookies.refresh(&call.headers) == Once::Unusable {
             refused
         } else {
@@ -93,7 +93,7 @@ pub(super) async fn refresh(
         expires_at: tokens.expires_at,
     };
     let reply = Reply::sparse(200, &renewed)?;
-    if brings {
+    if may_set_cookies {
         core.carry(reply, &tokens, &sid, client.now)
     } else {
         Ok(reply)

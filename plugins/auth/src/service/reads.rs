@@ -1,4 +1,4 @@
-//! Reads of accounts, sessions and the audit from code of the app.
+//! Reads of accounts, sessions and the audit log from code of the app.
 
 use linchpin::prelude::Page;
 use linchpin::{Result, Timestamp};
@@ -59,7 +59,7 @@ pub struct SessionInfo {
     pub amr: Vec<String>,
 }
 
-/// An entry of the audit.
+/// An entry of the audit log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct AuditEntry {
@@ -132,7 +132,8 @@ impl AuthService {
     /// Lists accounts, newest first.
     ///
     /// # Errors
-    /// `validation_failed` if `email` is not an address; `invalid_cursor`.
+    /// `validation_failed` if `email` is not an address; `invalid_cursor` if `cursor` is not from
+    /// this query.
     pub async fn accounts(&self, query: AccountQuery) -> Result<Page<Account>> {
         self.core
             .find_accounts(&self.client(), query, "email")
@@ -163,10 +164,10 @@ impl AuthService {
             .await
     }
 
-    /// Lists entries of the audit, newest first.
+    /// Lists entries of the audit log, newest first.
     ///
     /// # Errors
-    /// `invalid_cursor`.
+    /// `invalid_cursor` if `cursor` is not from this query.
     pub async fn audit(&self, query: AuditQuery) -> Result<Page<AuditEntry>> {
         self.core
             .find_audits(&self.client(), query)

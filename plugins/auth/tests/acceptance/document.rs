@@ -17,8 +17,8 @@ cases! {
     one_store: what_sign_ins_answer, what_proves_who_calls;
 }
 
-/// Codes of hooks in cases, besides `hook_rejected`: the app knows these codes and statuses, the
-/// plugin does not.
+/// Codes that hooks return in these tests, in addition to `hook_rejected`. The app defines them and
+/// their statuses.
 const OF_HOOKS: [&str; 3] = ["banned", "blocked", "unpaid"];
 
 /// The document of an app.

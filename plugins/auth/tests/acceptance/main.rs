@@ -22,7 +22,7 @@ mod devices;
 mod document;
 mod dropped;
 mod email;
-mod email_wish;
+mod email_change_revocation;
 mod equal_work;
 mod events;
 mod factor;

@@ -244,7 +244,7 @@ fn signed_out(told: &[&str]) -> Json {
     json!({ "user": null, "pending": null, "token": false, "refresh": false, "path": "/login", "told": told })
 }
 
-/// An app with all that the client knows.
+/// An app with all features that the client supports.
 async fn app(post: &Post, change: impl FnOnce(Auth) -> Auth) -> Server {
     let with = |auth: Auth| {
         change(

@@ -263,7 +263,7 @@ async fn invalid_refresh_tokens_are_refused(store: Store) {
         .refused(401, "refresh_invalid");
 }
 
-/// Claims for everybody; counts how often it is asked.
+/// Adds claims for every user, and counts its calls.
 struct Plans(Arc<AtomicUsize>);
 
 impl AuthHooks for Plans {

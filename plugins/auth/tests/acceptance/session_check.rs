@@ -179,7 +179,7 @@ async fn activity_is_written_once_a_minute(store: Store) {
     }
 }
 
-/// Nobody who brings a token is let in unchecked, nor taken for nobody.
+/// A request with a token is neither accepted unchecked nor treated as anonymous.
 async fn what_cannot_be_checked_is_refused(store: Store) {
     let (app, seen) = watched(&store, 5).await;
     let ada = app.register("ada@x.test").await;

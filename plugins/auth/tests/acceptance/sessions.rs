@@ -314,7 +314,7 @@ async fn cookies_of_others(store: Store) {
     }
 }
 
-/// Keeps records about sessions, and so hears of their ends.
+/// Records the ended sessions that the plugin reports to a session watch.
 #[derive(Clone, Default)]
 struct Keeper(Arc<Mutex<Vec<Heard>>>);
 

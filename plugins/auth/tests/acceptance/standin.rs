@@ -191,12 +191,12 @@ impl StandIn {
             .count()
     }
 
-    /// Waits until somebody is held.
+    /// Waits until a request is held.
     pub async fn is_asked(&self) {
         self.asked.notified().await;
     }
 
-    /// Answers whoever is held.
+    /// Answers the request that is held.
     pub fn let_go(&self) {
         self.goes.notify_one();
     }

@@ -363,7 +363,7 @@ async fn mail_that_could_not_be_left_behind_is_not_lost() {
     post.only("password_reset", 4).await;
 }
 
-/// An account with an unproved address of somebody else sends no mail about its changes. The
+/// An account with an unproved address of another person sends no mail about its changes. The
 /// changes still happen.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_unproved_address_is_told_of_so_much_in_an_hour() {

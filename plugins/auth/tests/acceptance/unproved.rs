@@ -1,5 +1,5 @@
-//! Somebody makes an account with another's address. Whatever they set up is gone once the owner of
-//! the mailbox proves that it is theirs.
+//! An attacker signs up with another person's address. Everything that the attacker set up is
+//! removed when the owner of the mailbox proves the address.
 
 use linchpin_auth::ProviderSection;
 use serde_json::json;
@@ -16,7 +16,7 @@ use crate::standin::{CLIENT, SECRET, StandIn};
 const EMAIL: &str = "ada@example.test";
 const NEW: &str = "amber-walrus-17-dune";
 
-/// What somebody has who signed up with an address that is not theirs.
+/// The credentials of an attacker who signed up with another person's address.
 struct Thief {
     who: SignedIn,
     device: String,
@@ -251,9 +251,9 @@ async fn a_later_link_or_reset_takes_nothing_away() {
     assert_eq!(link.json()["mfaRequired"], json!(true), "{link:?}");
 }
 
-/// Somebody has set up factors while addresses were not proved; now they are. The link that proves
-/// this one confirms the sign-up that it was mailed for, and what was added to that only where it
-/// is followed in a session of the account.
+/// A user set up factors before the app required proved addresses. The link that proves the address
+/// confirms the sign-up. It confirms the factors that were added later only if it is followed in a
+/// session of the account.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_link_that_confirms_a_sign_up_confirms_nothing_else() {
     for in_session in [false, true] {

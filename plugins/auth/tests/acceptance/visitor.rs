@@ -1,5 +1,5 @@
-//! Somebody who goes through the pages for people by their forms, without a browser; and what holds
-//! of every page.
+//! A client that submits the forms of the HTML pages, without a browser, and checks that apply to
+//! every page.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use crate::server::{GOOD, Reply, Server};
 
 pub const UI: &str = "/auth/ui";
 
-/// Somebody with a browser: cookies are kept, forms are filled in.
+/// A client that behaves as a browser: it keeps cookies and fills in forms.
 pub struct Visitor<'a> {
     app: &'a Server,
     pub cookies: BTreeMap<String, String>,

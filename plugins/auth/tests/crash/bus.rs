@@ -21,7 +21,7 @@ use crate::postgres_server::{Server, execute, rows};
 
 /// How long a session is remembered, in seconds.
 const REMEMBERED: i64 = 30;
-/// How long somebody waits for the other process, in tries of 10 ms, before the test gives up.
+/// How many times the test looks for a change of the other process, every 10 ms, before it fails.
 const PATIENCE: usize = 6000;
 
 /// One of the processes.
@@ -191,7 +191,7 @@ async fn refuses(process: &Process, token: &str) {
     panic!("the other process never heard of it");
 }
 
-/// Somebody with a session in each of the processes, both of which remember both.
+/// A user with a session in each of the processes; both processes have cached both sessions.
 async fn known(both: &Both, email: &str) -> (String, String, String) {
     let made = both.one.peer.register(email).await;
     assert_eq!(made.status, 201, "{made:?}");

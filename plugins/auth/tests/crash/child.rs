@@ -187,7 +187,7 @@ impl Peer {
         }
     }
 
-    /// Asks; `None` when nobody answers any more.
+    /// Sends a request; returns `None` if the server no longer responds.
     pub async fn ask(&self, method: &str, path: &str, token: &str, body: Json) -> Option<Answer> {
         let mut request = Request::builder()
             .method(method)

@@ -1,4 +1,4 @@
-//! A server that is killed between two writes leaves nothing half done, and locks nobody out.
+//! A server that is killed between two writes leaves no partial state, and no user is locked out.
 //!
 //! Each case repeats one request. Each time the server stops one write later than before: before a
 //! write, before a commit, after a commit. There it is killed (on SQLite and Postgres), or its
@@ -43,7 +43,7 @@ struct Before {
     other: String,
 }
 
-/// Somebody who is signed in twice.
+/// A user with two sessions.
 async fn somebody(peer: &Peer, n: i64) -> Before {
     let email = format!("user{n}@x.test");
     let made = peer.register(&email).await;

@@ -1,4 +1,4 @@
-//! Const assertions of expansions: checks of types and of operations, which a macro knows only by
+//! Const assertions of expansions: checks of types and of operations, which the macro has only by
 //! name.
 
 use linchpin::entity::{EntityDesc, FieldType, Kind};
@@ -29,7 +29,7 @@ pub const fn assert_name(channel: &ChannelDesc, variant: usize, on: usize, chang
         text.push(match flaw {
             Flaw::Reserved => "` is reserved",
             Flaw::Length => "` is longer than 128 bytes",
-            Flaw::Grammar => "` is no name of an event",
+            Flaw::Grammar => "` is not a valid event name",
         });
         text.push("\nhelp: another name: `event = \"..\"`");
         text.stop()

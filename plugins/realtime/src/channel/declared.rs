@@ -256,11 +256,11 @@ fn shown(channel: &ChannelDesc) -> String {
     format!("channel `{}` ({})", channel.ident, channel.at)
 }
 
-/// Why a text is no name of an event.
+/// The reason why a text is not a valid event name.
 fn flaw_text(flaw: linchpin_vocabulary::event::Flaw) -> &'static str {
     use linchpin_vocabulary::event::Flaw;
     match flaw {
-        Flaw::Grammar => "is no name of an event",
+        Flaw::Grammar => "is not a valid event name",
         Flaw::Length => "is longer than 128 bytes",
         Flaw::Reserved => "is reserved",
     }

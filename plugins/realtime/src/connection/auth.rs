@@ -34,7 +34,7 @@ pub(crate) enum Authentication {
         /// Whether a room was joined.
         joined: bool,
     },
-    /// The connection acts for somebody.
+    /// The connection acts for an authenticated caller.
     Bound {
         /// Who that is, and until when.
         identity: Identity,

@@ -169,7 +169,7 @@ impl Execution {
         self.waiting = VecDeque::new();
     }
 
-    /// Nobody hears of answers any more: only events have an effect.
+    /// Drops waiting frames except events: the client no longer receives answers.
     pub(super) fn keep_events(&mut self) {
         self.waiting
             .retain(|(waiting, _)| matches!(waiting, Waiting::Frame(ClientFrame::Event(_))));

@@ -16,9 +16,9 @@ use crate::protocol::{Close, Connected, Position, ServerFrame};
 
 pub(crate) use self::socket::flush_all;
 
-/// A connected client: a WebSocket, or a response with server-sent events. Anyone who holds it can
-/// push frames and end the connection; the task of the socket, or the body of the response, does
-/// both.
+/// A connected client: a WebSocket, or a response with server-sent events. Every holder can queue
+/// frames and request the close. The socket task, or the response body, writes the frames and
+/// closes.
 pub struct Connection {
     id: Arc<str>,
     kind: Kind,
@@ -26,7 +26,7 @@ pub struct Connection {
     meter: Arc<Meter>,
     state: Mutex<State>,
     /// Notified when frames leave the queue.
-    room: Notify,
+    space_freed: Notify,
 }
 
 /// The form of the frames of a connection.
@@ -40,40 +40,41 @@ pub enum Kind {
 
 struct State {
     queue: Queue,
-    /// The socket. It is here, so that a frame for many connections needs none of their tasks.
+    /// The socket. Stored here, so that a broadcast writes to the socket without waking the
+    /// connection's task.
     output: Output,
     /// Wakes the task.
     task: Option<Waker>,
     /// Whether a caller waits for free space in the queue.
-    wants_room: bool,
+    waits_for_space: bool,
     identity: Option<Identity>,
     /// The number of the latest check of the identity that has begun.
-    identity_asked: u64,
-    /// The number of the check that returned the present identity.
-    identity_found: u64,
-    /// An identity that replaces the present one, from outside of the socket.
+    latest_check: u64,
+    /// The number of the check that returned the current identity.
+    applied_check: u64,
+    /// An identity that replaces the current one, from outside of the socket.
     refreshed: Option<Identity>,
     close: Option<Closing>,
-    /// A position that a response has passed without a block of its own, after all that is in the
-    /// queue: the client may not see the events there.
+    /// SSE only: the position after events that were skipped because the client may not see them.
+    /// It is sent once the queue is empty.
     passed: Option<Position>,
-    /// When the connection ends because the server stops.
-    restart: Option<Instant>,
-    /// Whether the end is counted.
+    /// When the connection closes because the server stops.
+    closes_at: Option<Instant>,
+    /// Whether the close has been added to the metrics.
     counted: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Closing {
     why: Close,
-    /// Whether the task has seen it.
+    /// Whether the task has taken the reason.
     seen: bool,
 }
 
 impl Connection {
     /// A WebSocket whose first frame is in its queue.
     ///
-    /// `identity` is the caller if the handshake had a credential. `pending` tells that the client
+    /// `identity` is the caller if the handshake had a credential. `pending` means that the client
     /// has to send one.
     pub fn socket(
         id: impl Into<Arc<str>>,
@@ -121,17 +122,17 @@ impl Connection {
                 queue: Queue::default(),
                 output: Output::new(Instant::now()),
                 task: None,
-                wants_room: false,
+                waits_for_space: false,
                 identity,
-                identity_asked: 0,
-                identity_found: 0,
+                latest_check: 0,
+                applied_check: 0,
                 refreshed: None,
                 passed: None,
                 close: None,
-                restart: None,
+                closes_at: None,
                 counted: false,
             }),
-            room: Notify::new(),
+            space_freed: Notify::new(),
         });
         connection.meter.opened();
         connection
@@ -171,8 +172,9 @@ impl Connection {
         pushed
     }
 
-    /// Puts a frame into the queue without waking the task. Returns whether [`flush_all`] has to
-    /// have the connection: otherwise somebody writes its frames already.
+    /// Puts a frame into the queue without waking the task. Returns whether the caller must pass
+    /// the connection to [`flush_all`]. If not, another task is already writing its frames, or the
+    /// connection is closing.
     pub(crate) fn enqueue(&self, frame: ServerFrame, class: Class) -> (Pushed, bool) {
         let bytes = frame.len();
         let mut state = self.state.lock();
@@ -200,7 +202,8 @@ impl Connection {
             }
             Err(_) => {
                 if self.kind == Kind::Events {
-                    // Nothing of it is sent any more, and the client may take long to leave.
+                    // Queued frames will not be sent, so free them now; the client may stay
+                    // connected for long.
                     self.meter.unqueued(state.queue.clear());
                 }
                 state.close = Some(Closing {
@@ -212,7 +215,7 @@ impl Connection {
         };
         drop(state);
         if pushed == Pushed::Closed {
-            self.room.notify_waiters();
+            self.space_freed.notify_waiters();
         }
         // A task that has frames to write is waiting for its socket, not for more frames.
         (pushed, was_empty || pushed == Pushed::Closed)
@@ -223,11 +226,11 @@ impl Connection {
         self.push(frame, Class::Durable)
     }
 
-    /// Puts a durable frame into the queue once half of the queue is free, so that a replay of more
-    /// frames than fit ends no connection. A client that takes nothing is ended by its task.
+    /// Puts a durable frame into the queue once half of the queue is free, so that a long replay
+    /// does not overflow the queue. If the client stops reading, the task closes the connection.
     pub async fn send_when_free(&self, frame: ServerFrame) -> Pushed {
         loop {
-            let popped = self.room.notified();
+            let popped = self.space_freed.notified();
             {
                 let mut state = self.state.lock();
                 let limits = &self.limits;
@@ -237,7 +240,7 @@ impl Connection {
                 if free || state.close.is_some() {
                     break;
                 }
-                state.wants_room = true;
+                state.waits_for_space = true;
             }
             popped.await;
         }
@@ -252,7 +255,7 @@ impl Connection {
         }
     }
 
-    /// Takes the position that was passed. While frames wait in the queue, it stays.
+    /// Takes the position that was passed. Returns `None` while frames are in the queue.
     pub(crate) fn take_passed(&self) -> Option<Position> {
         let mut state = self.state.lock();
         if state.queue.is_empty() {
@@ -262,7 +265,7 @@ impl Connection {
         }
     }
 
-    /// Ends the connection. The first reason counts.
+    /// Requests the close of the connection. Later calls have no effect.
     pub fn close(&self, why: Close) {
         let mut state = self.state.lock();
         if state.close.is_some() {
@@ -270,16 +273,17 @@ impl Connection {
         }
         state.close = Some(Closing { why, seen: false });
         drop(state);
-        self.room.notify_waiters();
+        self.space_freed.notify_waiters();
         self.wake();
     }
 
-    /// Whether the connection ends or has ended.
+    /// Whether the connection is closing or closed.
     pub fn is_closing(&self) -> bool {
         self.state.lock().close.is_some()
     }
 
-    /// Tells the client that the server stops, and ends the connection after that time.
+    /// Sends the client a notice that the server stops, and closes the connection after
+    /// `reconnect_in`.
     pub fn drain(&self, reconnect_in: std::time::Duration) {
         if self.kind == Kind::Socket {
             let millis = u64::try_from(reconnect_in.as_millis()).unwrap_or(u64::MAX);
@@ -287,7 +291,7 @@ impl Connection {
         }
         self.state
             .lock()
-            .restart
+            .closes_at
             .get_or_insert(Instant::now() + reconnect_in);
         self.wake();
     }
@@ -312,8 +316,8 @@ impl Connection {
     pub fn check_identity(&self) -> Option<(Identity, u64)> {
         let mut state = self.state.lock();
         let identity = state.identity.clone()?;
-        state.identity_asked += 1;
-        Some((identity, state.identity_asked))
+        state.latest_check += 1;
+        Some((identity, state.latest_check))
     }
 
     /// Replaces the identity by the result of a check, such as after a change of roles. The result
@@ -321,15 +325,15 @@ impl Connection {
     /// authenticated again since the check began.
     pub fn update_identity(&self, check: u64, identity: Identity) {
         let mut state = self.state.lock();
-        if check > state.identity_found {
-            state.identity_found = check;
+        if check > state.applied_check {
+            state.applied_check = check;
             state.identity = Some(identity);
         }
     }
 
-    /// Wakes the task, so that it reads the clock again.
+    /// Wakes the task, so that it checks its deadlines again.
     pub fn wake(&self) {
-        // Woken without the lock, which the task takes first.
+        // Release the lock before waking: the task locks it first.
         let task = self.state.lock().task.clone();
         if let Some(task) = task {
             task.wake();
@@ -345,8 +349,8 @@ impl Connection {
 
     pub(crate) fn bind(&self, identity: Identity) {
         let mut state = self.state.lock();
-        state.identity_asked += 1;
-        state.identity_found = state.identity_asked;
+        state.latest_check += 1;
+        state.applied_check = state.latest_check;
         state.identity = Some(identity);
     }
 
@@ -358,15 +362,15 @@ impl Connection {
         let frame = self.state.lock().queue.pop()?;
         self.meter.unqueued(frame.len());
         self.meter.sent(1);
-        self.room.notify_waiters();
+        self.space_freed.notify_waiters();
         Some(frame)
     }
 
-    pub(crate) fn restart(&self) -> Option<Instant> {
-        self.state.lock().restart
+    pub(crate) fn closes_at(&self) -> Option<Instant> {
+        self.state.lock().closes_at
     }
 
-    /// The reason to end, the first time it is there.
+    /// Returns the close reason once; later calls return `None`.
     pub(crate) fn take_close(&self) -> Option<Close> {
         let mut state = self.state.lock();
         let closing = state.close.as_mut()?;
@@ -374,12 +378,13 @@ impl Connection {
         first.then_some(closing.why)
     }
 
-    /// The reason to end, if there is one.
+    /// The close reason, if the close has been requested.
     pub(crate) fn closing(&self) -> Option<Close> {
         self.state.lock().close.map(|closing| closing.why)
     }
 
-    /// Nothing more is sent. The first reason is counted, unless the client has left.
+    /// Drops queued frames, marks the connection as closed, and counts the close once, unless the
+    /// client has left.
     pub(crate) fn finish(&self, why: Close) {
         self.clear();
         let mut state = self.state.lock();
@@ -395,11 +400,11 @@ impl Connection {
         self.finish(Close::Normal);
     }
 
-    /// Removes what waits.
+    /// Removes all queued frames.
     pub(crate) fn clear(&self) {
         let bytes = self.state.lock().queue.clear();
         self.meter.unqueued(bytes);
-        self.room.notify_waiters();
+        self.space_freed.notify_waiters();
     }
 
     pub(crate) fn meter(&self) -> &Meter {

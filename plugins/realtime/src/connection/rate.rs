@@ -24,7 +24,7 @@ impl TokenBucket {
         }
     }
 
-    /// Whether nobody has taken a token for so long that the bucket is full again.
+    /// Whether the bucket is full again, because no token was taken for long enough.
     pub fn is_full(&mut self, per_second: f64, burst: u32, now: Instant) -> bool {
         let since = now.saturating_duration_since(self.at).as_secs_f64();
         self.tokens = (self.tokens + since * per_second).min(f64::from(burst));

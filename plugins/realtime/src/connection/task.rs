@@ -94,7 +94,7 @@ impl Drop for Attached {
     }
 }
 
-/// Tells the hub that a connection has ended.
+/// Notifies the hub, on drop, that a connection has ended.
 struct Ended(Arc<dyn Hub>, Arc<Connection>);
 
 impl Drop for Ended {
@@ -192,8 +192,8 @@ impl Task {
             .execution
             .poll(cx, &mut self.auth, now)
             .map_err(End::Close)?;
-        let restart = self.connection.restart().is_some_and(|at| now >= at);
-        if self.left.is_none() && !restart {
+        let is_close_due = self.connection.closes_at().is_some_and(|at| now >= at);
+        if self.left.is_none() && !is_close_due {
             progress |= self.read(now)?;
         }
         progress |= self.write(now);
@@ -202,7 +202,7 @@ impl Task {
             if self.left.is_some() && self.connection.output().is_empty {
                 return Err(End::Gone);
             }
-            if restart {
+            if is_close_due {
                 return Err(End::Close(Close::Restart));
             }
         }
@@ -379,7 +379,7 @@ impl Task {
             output.stalled.map(|at| at + limits.stall),
             self.execution.until(),
             self.auth.next(&limits, now, clock),
-            self.connection.restart(),
+            self.connection.closes_at(),
         ];
         let next = next
             .into_iter()

@@ -1,8 +1,8 @@
 //! Engines: they store streams and presence, and carry messages between nodes.
 //!
-//! An [`Engine`] stores ordered, bounded logs of opaque frames ([`Stream`]s), tells every node of
-//! the app about new frames, keeps the leases of present users, and carries messages between
-//! nodes. It knows no channels, rooms or actors: it moves bytes.
+//! An [`Engine`] stores ordered, bounded logs of opaque frames ([`Stream`]s), notifies every node
+//! of the app of new frames, keeps the leases of present users, and carries messages between nodes.
+//! It does not depend on channels, rooms or actors: it moves bytes.
 //!
 //! | Engine | For | Survives a restart of the app |
 //! |---|---|---|
@@ -127,7 +127,7 @@ pub struct Facts {
 /// - **Renew** covers every stream of the app that is stored when the call begins, also those that
 ///   no node serves.
 /// - **Subscribe** through [`feed::Feeds`]. The engine implements [`feed::Source`], and calls
-///   [`Feeds::frame`](feed::Feeds::frame) for each frame that it hears of. It handles order,
+///   [`Feeds::frame`](feed::Feeds::frame) for each frame that it receives. It handles order,
 ///   gaps, duplicates, lost data and replaced epochs. After each connection that was made anew the
 ///   engine calls [`Feeds::doubt_all`](feed::Feeds::doubt_all), so that every subscription
 ///   compares itself with the top of its stream.

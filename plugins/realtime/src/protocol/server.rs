@@ -221,7 +221,7 @@ impl ServerFrame {
         )
     }
 
-    /// The room is left. `code` tells why the server ended the subscription.
+    /// The room is left. `code` is the reason if the server ended the subscription.
     pub fn unsubscribed(room: &str, code: Option<Code>, reference: Option<&str>) -> Self {
         Self::of(
             Object::event("unsubscribed")

@@ -179,8 +179,8 @@ impl RoomHub {
     }
 }
 
-/// Tells a client that its subscription has ended. A response has one subscription only, and ends
-/// with it.
+/// Notifies a client that its subscription has ended. A response has one subscription only, so it
+/// ends too.
 pub(super) fn end_subscription(connection: &Connection, room: &str, code: Code) {
     match connection.kind() {
         Kind::Socket => {

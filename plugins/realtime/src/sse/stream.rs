@@ -110,10 +110,10 @@ impl Stream for EventStream {
                 this.sent = now;
                 return Poll::Ready(Some(block.into_bytes()));
             }
-            let restart = this.connection.restart();
+            let closes_at = this.connection.closes_at();
             let due = match why {
                 Some(why) => Some(why),
-                None if restart.is_some_and(|at| now >= at) => Some(Close::Restart),
+                None if closes_at.is_some_and(|at| now >= at) => Some(Close::Restart),
                 None => match this.auth.due(&limits, now, clock) {
                     Some(Due::Close(why)) => Some(why),
                     Some(Due::Expiring(_)) | None => None,
@@ -128,7 +128,7 @@ impl Stream for EventStream {
                 let moved = this.connection.take_passed();
                 return Poll::Ready(Some(block::heartbeat(moved.as_ref()).into_bytes()));
             }
-            let next = [beat, restart, this.auth.next(&limits, now, clock)];
+            let next = [beat, closes_at, this.auth.next(&limits, now, clock)];
             let Some(next) = next.into_iter().flatten().min() else {
                 return Poll::Pending;
             };

@@ -1,4 +1,4 @@
-//! Operations that change many records: each record's room hears of it.
+//! Operations that change many records: the room of each record gets an event.
 
 use linchpin::{Code, Cx};
 use serde_json::{Value as Json, json};

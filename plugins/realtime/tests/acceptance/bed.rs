@@ -81,7 +81,7 @@ pub const SET_STATUS: Operation<Thread>;
 #[operation(kind = "batch", action = "update", filter = (title == param(title)), set(container_id = param(to)))]
 pub const MOVE_ALL: Operation<Thread>;
 
-/// Pins all threads with a title; nobody's sight depends on it.
+/// Pins all threads with a title; visibility does not depend on the field.
 #[operation(kind = "batch", action = "update", filter = (title == param(title)), set(pinned = true))]
 pub const PIN_ALL: Operation<Thread>;
 

@@ -1,4 +1,4 @@
-//! Rooms: who hears of what.
+//! Rooms: which callers get which events.
 
 use linchpin::prelude::*;
 use linchpin_realtime::channel;

@@ -93,7 +93,7 @@ static PACKAGE: Package = package!(
     ]
 );
 
-/// Boards by the name `quiet` are for nobody, and `broken` is a fault of the filter.
+/// Events of boards named `quiet` are sent to no caller; the filter fails for `broken`.
 fn hears(_: &Actor, event: &EntityEvent) -> bool {
     let name = event.payload["name"].as_str().unwrap();
     assert!(name != "broken", "a fault of the filter");

@@ -92,8 +92,8 @@ impl Records {
 }
 
 impl Workers {
-    /// Tells the other endpoints of a tenant that a delivery is dead. The death of such a message is
-    /// not announced again.
+    /// Sends an event to the other endpoints of a tenant: a delivery is dead. A dead delivery of
+    /// such an event causes no further event.
     pub(crate) async fn announce_dead(
         &self,
         cx: &Cx,
@@ -114,7 +114,7 @@ impl Workers {
         self.announce(cx, endpoint, DEAD, &data).await
     }
 
-    /// Tells the other endpoints of a tenant that an endpoint was disabled.
+    /// Sends an event to the other endpoints of a tenant: an endpoint was disabled.
     pub(crate) async fn announce_disabled(
         &self,
         cx: &Cx,

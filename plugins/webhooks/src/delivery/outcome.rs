@@ -77,7 +77,7 @@ pub(crate) fn pause_before(schedule: &[Duration], number: i64, delivery: &str) -
 /// Changes the facts of an endpoint after an attempt; returns why it must be disabled, if it must.
 ///
 /// An attempt that does not `count` is a replay. It neither fails nor heals the endpoint, because
-/// somebody may repeat one bad delivery many times. A wait that it asks for and a 410 are obeyed.
+/// a manager may repeat one bad delivery many times. A wait that it asks for and a 410 are obeyed.
 pub(crate) fn note(
     config: &WebhooksConfig,
     endpoint: &mut WebhookEndpoint,

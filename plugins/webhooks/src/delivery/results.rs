@@ -36,7 +36,7 @@ impl Workers {
         Ok(())
     }
 
-    /// Disables an endpoint, and tells the other endpoints of its tenant.
+    /// Disables an endpoint, and sends an event about it to the other endpoints of its tenant.
     pub(super) async fn disable(
         &self,
         cx: &Cx,

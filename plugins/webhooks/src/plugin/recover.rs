@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use linchpin::entity::{Direction, ListQuery};
-use linchpin::http::{AnswerDesc, PluginCall, PluginRoute, Reply, Route};
+use linchpin::http::{AnswerDesc, PluginCall, PluginRoute, PolicyDesc, Reply, Route};
 use linchpin::{Code, Cx, Embedded, Error, Field, FieldEnum, Problem, Result, Timestamp};
 use serde_json::json;
 
 use super::audit::{self, Target};
-use super::routes::{AUDITED, MANAGERS, MOUNT, endpoint};
+use super::routes::{MANAGERS, MOUNT, endpoint};
 use super::{PLUGIN, Parts, Place};
 use crate::catalogue::wants;
 use crate::delivery::{later, of_endpoint, of_tenant};
@@ -34,7 +34,7 @@ static RECOVER: Route<Recovery> = Route::post(ACTION, "endpoints/{id}/recover")
          first.\n\nDeliveries that are dead or cancelled are reset, and missing ones are written. \
          409 if a recovery of the endpoint runs, or if the endpoint is disabled.",
     )
-    .policy(AUDITED.audit(ACTION))
+    .policy(PolicyDesc::INHERIT.audit(ACTION))
     .auth("userAuth")
     .guards(MANAGERS)
     .answers(&[AnswerDesc::of::<Recovered>(

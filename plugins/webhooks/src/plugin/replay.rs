@@ -8,7 +8,7 @@ use linchpin::{Code, Embedded, Error, Result};
 use serde_json::json;
 
 use super::audit::{self, Target};
-use super::routes::{AUDITED, MANAGERS, MOUNT};
+use super::routes::{MANAGERS, MOUNT};
 use super::{PLUGIN, Place};
 use crate::entity::{
     DeliveryReason, DeliveryStatus, EndpointStatus, Trigger, WebhookDelivery, WebhookDeliveryPatch,
@@ -23,7 +23,7 @@ const ERRORS: &[Code] = &[
     Code::NotFound,
     Code::Conflict,
 ];
-const POLICY: PolicyDesc = AUDITED.audit(ACTION);
+const POLICY: PolicyDesc = PolicyDesc::INHERIT.audit(ACTION);
 
 static REPLAY: Route<Nothing> = Route::post(ACTION, "deliveries/{id}/replay")
     .of(PLUGIN)

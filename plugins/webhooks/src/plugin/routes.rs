@@ -1,4 +1,4 @@
-//! Routes beside those of the entities: rotation of secrets and the catalogue.
+//! Routes in addition to those of the entities: rotation of secrets and the event types.
 
 use std::future::ready;
 use std::time::Duration;
@@ -20,7 +20,7 @@ use crate::signature::SigningSecret;
 
 /// Where the package is mounted.
 pub(crate) const MOUNT: &str = "/webhooks";
-/// How long a former secret signs along, in seconds, by default.
+/// How long deliveries are also signed with the previous secret, in seconds, by default.
 const OVERLAP: i64 = 86_400;
 const ROTATION: &str = "rotate_secret";
 
@@ -29,18 +29,16 @@ pub(super) const MANAGERS: &[GuardDesc] = &[GuardDesc {
     argument: None,
 }];
 
-/// The policy of a route whose action is added to the audit log.
-pub(super) const AUDITED: PolicyDesc = PolicyDesc::INHERIT;
-
 pub(super) const REFUSALS: &[Code] = &[Code::Unauthorized, Code::Forbidden, Code::NotFound];
 
 static ROTATE: Route<Rotation> = Route::post(ROTATION, "endpoints/{id}/rotate-secret")
     .of(PLUGIN)
     .doc(
-        "Gives an endpoint a new secret, and answers it once.\n\nThe former secret signs along \
-         for `overlapSeconds`, so that receivers can change over.",
+        "Replaces the secret of an endpoint. Only this response contains the new secret.\n\n\
+         Deliveries are also signed with the previous secret for `overlapSeconds`, so that \
+         receivers can change over.",
     )
-    .policy(AUDITED.audit(ROTATION))
+    .policy(PolicyDesc::INHERIT.audit(ROTATION))
     .auth("userAuth")
     .guards(MANAGERS)
     .answers(&[AnswerDesc::of::<Rotated>(200, "The new secret.")])
@@ -62,17 +60,17 @@ static EVENT_TYPE: Route<Nothing> = Route::get("event_type", "event-types/{name}
     .answers(&[AnswerDesc::of::<EventType>(200, "The event.")])
     .errors(REFUSALS);
 
-/// A new secret.
+/// The request body of a rotation.
 #[derive(Embedded)]
 struct Rotation {
     /// The secret, as `whsec_` and 24 to 64 bytes in base64; a random one by default.
     secret: Option<String>,
-    /// How long the former secret signs along; 86400 by default.
+    /// How long deliveries are also signed with the previous secret, in seconds; 86400 by default.
     #[field(range = 0..=604_800)]
     overlap_seconds: Option<i64>,
 }
 
-/// The answer to a rotation.
+/// The response body of a rotation.
 #[derive(Embedded)]
 struct Rotated {
     secret: String,
@@ -80,7 +78,7 @@ struct Rotated {
     previous_expires_at: Option<Timestamp>,
 }
 
-/// The catalogue.
+/// The response body of `GET event-types`.
 #[derive(Embedded)]
 struct EventTypes {
     items: Vec<EventType>,

@@ -10,7 +10,7 @@ use linchpin::{Code, Cx, Embedded, Error, FieldEnum, Problem, Result, Timestamp,
 use serde_json::{Value as Json, json};
 
 use super::audit::{self, Target};
-use super::routes::{AUDITED, MANAGERS, MOUNT, endpoint};
+use super::routes::{MANAGERS, MOUNT, endpoint};
 use super::{PLUGIN, Parts, Place, Workers};
 use crate::catalogue::TEST;
 use crate::delivery::{Attempt, Content, Next, later, of_tenant};
@@ -27,7 +27,7 @@ const ACTION: &str = "test_endpoint";
 const TESTS_KEPT: Duration = Duration::from_hours(24);
 /// The tests of one endpoint: 10 in a minute.
 const LIMIT: RateLimit = RateLimit::new(10, 60_000);
-const POLICY: PolicyDesc = AUDITED.audit(ACTION);
+const POLICY: PolicyDesc = PolicyDesc::INHERIT.audit(ACTION);
 
 /// 502: a test got no HTTP answer.
 const TEST_FAILED: Code = Code::Other(502, "test_delivery_failed");

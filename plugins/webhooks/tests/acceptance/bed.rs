@@ -73,7 +73,7 @@ pub struct Article {
     pub internal: bool,
 }
 
-/// A note, of which nobody hears.
+/// A note; it has no webhook events.
 #[entity(namespace = "shop", routes(auth = "userAuth"))]
 #[derive(Clone, Debug)]
 pub struct Note {

@@ -1,4 +1,4 @@
-//! Metrics: what a recorder hears of deliveries, and of the events that lead to them.
+//! Metrics of deliveries, and of the events that lead to them, as a recorder gets them.
 
 use std::sync::OnceLock;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! The receivers that the guide shows take what an app sends, and refuse what somebody else sends.
+//! The receivers in the guide accept deliveries of the app, and refuse those of other senders.
 
 use std::collections::HashSet;
 use std::process::Stdio;
@@ -44,7 +44,7 @@ async fn hook(State(hooks): State<Arc<Hooks>>, headers: HeaderMap, body: Bytes) 
     StatusCode::NO_CONTENT
 }
 
-/// Where a receiver tells of what it took.
+/// Where a receiver reports accepted deliveries.
 enum Output {
     Process(
         Lines<BufReader<ChildStdout>>,

@@ -34,7 +34,7 @@ impl Gate {
         Self(Arc::new((AtomicUsize::new(0), Semaphore::new(0))))
     }
 
-    /// How often somebody asked.
+    /// The number of calls.
     fn asked(&self) -> usize {
         self.0.0.load(Ordering::SeqCst)
     }

@@ -37,8 +37,8 @@ pub enum EventScope {
 /// The conditions under which callers see records of an entity. It is made once, at start-up.
 ///
 /// A gate leads to another record, which memory does not have. A plugin that has checked that other
-/// record for a caller names the field of the gate as *settled*; see [`EventGuard::settles`]. A gate
-/// that is not settled shows the record to nobody.
+/// record for a caller names the field of the gate as *settled*; see [`EventGuard::settles`]. If a
+/// gate is not settled, no caller sees the record.
 ///
 /// ```
 /// # use linchpin::prelude::*;
@@ -54,8 +54,8 @@ pub enum EventScope {
 ///     pub published: bool,
 /// }
 ///
-/// /// Whether a caller may hear of a change of a post.
-/// fn hears(adapters: &Adapters, cx: &Cx, event: &EntityEvent) -> Result<bool> {
+/// /// Whether a caller may get the event of a change of a post.
+/// fn may_receive(adapters: &Adapters, cx: &Cx, event: &EntityEvent) -> Result<bool> {
 ///     let Some(posts) = adapters.table(Post::DESC.storage_name) else { return Ok(false) };
 ///     // A plugin makes the guard once, and a tuple once for each caller.
 ///     let guard = EventGuard::new(posts, EventScope::Record, &[])?;

@@ -22,8 +22,8 @@ pub(super) const HOOKS: &[&str] = &[
     "useVerifyEmail",
 ];
 
-/// Goes to a provider by an address of the client, and comes back as somebody; where the browser
-/// landed.
+/// Follows an address of the client to a provider, signs in there as `login`, and returns the
+/// address to which the browser was redirected.
 async fn come_back(page: &mut Page, url: &str, login: &str) -> String {
     let away = page.visit(url);
     assert_eq!(away["status"], 302, "{away}");

@@ -72,8 +72,8 @@ impl Connection {
         if taken.frames > 0 {
             self.meter.unqueued(taken.bytes);
             self.meter.sent(taken.frames);
-            if std::mem::take(&mut state.wants_room) {
-                self.room.notify_waiters();
+            if std::mem::take(&mut state.waits_for_space) {
+                self.space_freed.notify_waiters();
             }
         }
         Some((progress, taken))
@@ -89,7 +89,7 @@ impl Connection {
         }
     }
 
-    /// Forgets bytes that nobody reads.
+    /// Drops bytes that the client will not read.
     pub(in crate::connection) fn forget_output(&self) {
         self.state.lock().output.forget();
     }

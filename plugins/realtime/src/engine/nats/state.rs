@@ -243,7 +243,7 @@ fn split(text: &Bytes) -> Option<(Kind, &[u8], Bytes)> {
     Some((kind, &text[1..end], text.slice(end + 1..)))
 }
 
-/// What a node needs of a message that it hears of.
+/// The parts that a node needs of a received message.
 #[derive(Debug)]
 pub(super) enum Heard {
     Frame(Frame),
@@ -251,7 +251,7 @@ pub(super) enum Heard {
     Begun,
 }
 
-/// Reads a message that a node hears of; `None` if it has another form.
+/// Reads a received message; `None` if it has another form.
 pub(super) fn heard(text: &Bytes) -> Option<Heard> {
     #[derive(Deserialize)]
     struct Top<'a> {

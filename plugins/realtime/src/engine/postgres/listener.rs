@@ -1,4 +1,4 @@
-//! Hears the notices of all nodes.
+//! Receives the notices of all nodes.
 
 use std::time::Duration;
 

@@ -55,7 +55,7 @@ pub(super) enum Notice {
     Control(Option<NodeId>, Body),
     /// All streams have new epochs.
     Renewed,
-    /// Shows a node that it hears.
+    /// Changes nothing: it shows the listeners that their connection works.
     Alive,
 }
 

@@ -61,13 +61,13 @@ impl Notifier {
         }
     }
 
-    /// Tells all nodes that streams have changed. It is repeated until it succeeds.
+    /// Notifies all nodes that streams have changed. Repeated until it succeeds.
     pub(super) fn changed(&self, streams: impl IntoIterator<Item = Tag>) {
         self.queue.lock().changed.extend(streams);
         self.wake.notify_one();
     }
 
-    /// Tells all nodes that all streams have new epochs. It is repeated until it succeeds.
+    /// Notifies all nodes that all streams have new epochs. Repeated until it succeeds.
     pub(super) fn renewed(&self) {
         self.queue.lock().renewed = true;
         self.wake.notify_one();

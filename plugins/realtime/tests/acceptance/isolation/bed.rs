@@ -14,7 +14,7 @@ use linchpin_realtime::{Endpoint, Realtime, channel, sse};
 use parking_lot::Mutex;
 use serde_json::{Value as Json, json};
 
-/// The WebSocket endpoints: one for users, one for everybody.
+/// The WebSocket endpoints: one for users, one for all callers.
 pub const ENDPOINTS: [&str; 2] = ["/__ws", "/__open"];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FieldEnum)]
@@ -174,7 +174,7 @@ pub struct Bed {
     _folder: tempfile::TempDir,
 }
 
-/// Somebody who asks.
+/// A caller of the app.
 pub struct Caller {
     pub name: &'static str,
     pub id: Option<String>,
@@ -234,7 +234,7 @@ impl Bed {
         }
     }
 
-    /// Somebody without a credential.
+    /// A caller without a credential.
     pub fn visitor(&self) -> Caller {
         Caller {
             name: "visitor",

@@ -20,7 +20,7 @@ use crate::events_client::Events;
 const DORA: usize = 3;
 const USERS: usize = 4;
 
-/// A record with its owner, as a position among the callers. Notices belong to everybody.
+/// A record with its owner, as a position among the callers. Every caller may see notices.
 struct Record {
     entity: &'static str,
     id: String,

@@ -11,7 +11,7 @@ async fn fill(engine: &dyn Engine, stream: &Stream, events: std::ops::Range<u64>
     *engine.append(&batch).await.unwrap().last().unwrap()
 }
 
-/// A node that has not appended yet knows the events of the whole history.
+/// A node that has not appended yet finds the events of the whole history.
 #[tokio::test]
 async fn an_old_event_is_found_and_all_frames_are_read() {
     let (nats, clock) = (single(), TestClock::default());

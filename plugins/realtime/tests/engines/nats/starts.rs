@@ -132,7 +132,7 @@ async fn a_stream_with_other_settings_is_refused_and_other_limits_are_not() {
     nats.node(TestClock::default().clock()).await;
 }
 
-/// A server that tells its version and answers as one.
+/// A server that reports this version.
 async fn server_of(version: &str) -> u16 {
     use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
     let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await;
@@ -175,7 +175,7 @@ async fn a_server_that_is_too_old_is_refused() {
     }
 }
 
-/// The start tells what a user may not do. Each of these lacks one permission.
+/// The start-up error names the missing permission. Each case lacks one permission.
 #[tokio::test]
 async fn a_start_without_a_permission_names_it() {
     for (settings, expected) in [
