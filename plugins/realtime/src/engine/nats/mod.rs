@@ -154,7 +154,7 @@ impl NatsEngine {
     /// An engine that connects when it is started. It needs a tokio runtime.
     ///
     /// # Errors
-    /// [`Failed`](EngineError::Failed) if a URL or the prefix is not valid; the message contains no
+    /// [`Failed`](super::EngineError::Failed) if a URL or the prefix is not valid; the message contains no
     /// password.
     pub fn new(options: &NatsEngineOptions, clock: Clock) -> Result<Self> {
         let (names, address) = (Names::new(&options.prefix)?, Address::new(options)?);
