@@ -154,8 +154,8 @@ impl NatsEngine {
     /// An engine that connects when it is started. It needs a tokio runtime.
     ///
     /// # Errors
-    /// [`Failed`](super::EngineError::Failed) if a URL or the prefix is not valid; the message contains no
-    /// password.
+    /// [`Failed`](super::EngineError::Failed) if a URL or the prefix is not valid; the message
+    /// contains no password.
     pub fn new(options: &NatsEngineOptions, clock: Clock) -> Result<Self> {
         let (names, address) = (Names::new(&options.prefix)?, Address::new(options)?);
         Ok(Self(Arc::new_cyclic(|own| Inner {
