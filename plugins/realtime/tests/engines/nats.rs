@@ -1,14 +1,20 @@
 //! The NATS engine, on servers that the tests start.
 
+#[path = "nats/clusters.rs"]
+mod clusters;
 #[path = "nats/damage.rs"]
 mod damage;
+#[path = "nats/encryption.rs"]
+mod encryption;
+#[path = "nats/limits.rs"]
+mod limits;
 #[path = "nats/histories.rs"]
 mod long_histories;
 #[path = "nats/starts.rs"]
 mod starts;
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use linchpin::BoxFuture;
 use linchpin_realtime::engine::conformance::{Harness, TestClock};
@@ -140,6 +146,16 @@ fn append(stream: &Stream, event: &str, fence: Option<u64>) -> Append {
             consumer: "relay".into(),
             number,
         }),
+    }
+}
+
+/// Appends an event, again and again until the server is back.
+async fn until_back(engine: &dyn Engine, stream: &Stream, event: &str) {
+    let until = Instant::now() + Duration::from_secs(20);
+    while let Err(error) = engine.append(&[append(stream, event, None)]).await {
+        assert!(error.is_unavailable(), "{error:?}");
+        assert!(Instant::now() < until, "{error:?}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
 

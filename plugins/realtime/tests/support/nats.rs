@@ -19,7 +19,7 @@ pub struct Nats {
     pub proxy: u16,
     connections: Arc<Mutex<Vec<Connection>>>,
     pub folder: TempDir,
-    settings: &'static str,
+    settings: String,
     server: Mutex<Option<Child>>,
 }
 
@@ -30,7 +30,7 @@ pub fn single() -> Nats {
     with_settings(JETSTREAM)
 }
 
-pub fn with_settings(settings: &'static str) -> Nats {
+pub fn with_settings(settings: &str) -> Nats {
     loop {
         let port = free_port();
         let connections = Arc::default();
@@ -39,7 +39,7 @@ pub fn with_settings(settings: &'static str) -> Nats {
             proxy: proxy(port, Arc::clone(&connections)),
             connections,
             folder: tempfile::tempdir().expect("a folder"),
-            settings,
+            settings: settings.to_owned(),
             server: Mutex::default(),
         };
         if nats.try_up() {
@@ -89,7 +89,7 @@ fn said(command: &mut Command) -> String {
 
 /// A port for a server: not one that the system gives to clients, as a connection could take it
 /// before the server starts.
-fn free_port() -> u16 {
+pub fn free_port() -> u16 {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     loop {
         // Processes that run at the same time begin at different ports.
@@ -193,7 +193,8 @@ impl Nats {
         true
     }
 
-    fn name(&self) -> String {
+    /// The name of the server.
+    pub fn name(&self) -> String {
         let name = self.folder.path().file_name().expect("a name");
         name.to_string_lossy().into_owned()
     }

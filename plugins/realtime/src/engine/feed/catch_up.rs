@@ -194,6 +194,18 @@ mod tests {
     struct Slow {
         epoch: Epoch,
         top: AtomicU64,
+        /// The number of answers that panic.
+        panics: AtomicU64,
+    }
+
+    impl Slow {
+        fn new() -> Arc<Self> {
+            Arc::new(Self {
+                epoch: Epoch::random(),
+                top: AtomicU64::new(0),
+                panics: AtomicU64::new(0),
+            })
+        }
     }
 
     impl Source for Slow {
@@ -211,6 +223,11 @@ mod tests {
         ) -> BoxFuture<'a, Result<Entries>> {
             Box::pin(async move {
                 tokio::time::sleep(Duration::from_millis(50)).await;
+                let less = |left: u64| left.checked_sub(1);
+                let panics = self
+                    .panics
+                    .fetch_update(Ordering::SeqCst, Ordering::SeqCst, less);
+                assert!(panics.is_err(), "the test wants it");
                 let at = |offset| Position {
                     epoch: self.epoch,
                     offset,
@@ -244,10 +261,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_comparison_ends_although_each_wait_for_it_is_canceled() {
-        let source = Arc::new(Slow {
-            epoch: Epoch::random(),
-            top: AtomicU64::new(0),
-        });
+        let source = Slow::new();
         let feeds = Arc::new(Feeds::default());
         let stream = Stream::new("tasks:1:live", History::default());
         let shared = Arc::clone(&source) as Arc<dyn Source>;
@@ -264,5 +278,21 @@ mod tests {
             }
         }
         assert_eq!(offsets, [1, 2]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_comparison_that_panics_is_repeated() {
+        let source = Slow::new();
+        let feeds = Arc::new(Feeds::default());
+        let stream = Stream::new("tasks:1:live", History::default());
+        let shared = Arc::clone(&source) as Arc<dyn Source>;
+        let mut live = feeds.subscribe(shared, &stream).await.unwrap();
+        source.top.store(1, Ordering::SeqCst);
+        source.panics.store(3, Ordering::SeqCst);
+        feeds.doubt(stream.name());
+        match live.next().await {
+            Some(Delivery::Frame(frame)) => assert_eq!(frame.position.offset, 1),
+            other => panic!("{other:?}"),
+        }
     }
 }

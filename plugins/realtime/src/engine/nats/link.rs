@@ -27,6 +27,9 @@ const LEAST_PAYLOAD: usize = 1 << 20;
 /// Where to connect to. The addresses are without credentials, since the driver logs them.
 pub(super) struct Address {
     servers: Vec<ServerAddr>,
+    /// Whether all connections are encrypted, also those to servers of the cluster that have no
+    /// address here. Otherwise such a server could be sent the credentials as plain text.
+    encrypted: bool,
     credentials: Credentials,
 }
 
@@ -72,8 +75,18 @@ impl Address {
         if servers.is_empty() {
             return Err(EngineError::failed("give at least one NATS URL"));
         }
+        let encrypted = servers.iter().any(ServerAddr::tls_required);
+        if servers
+            .iter()
+            .any(|server| server.tls_required() != encrypted)
+        {
+            return Err(EngineError::failed(
+                "the NATS URLs must all begin with `nats://` or all with `tls://`",
+            ));
+        }
         Ok(Self {
             servers,
+            encrypted,
             credentials,
         })
     }
@@ -82,6 +95,7 @@ impl Address {
     pub(super) async fn connect(&self, events: mpsc::UnboundedSender<Event>) -> Result<Client> {
         let mut options = ConnectOptions::new()
             .name("linchpin")
+            .require_tls(self.encrypted)
             .connection_timeout(PATIENCE)
             .request_timeout(Some(PATIENCE))
             .subscription_capacity(WAITING)

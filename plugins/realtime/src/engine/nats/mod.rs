@@ -57,7 +57,8 @@ const REMEMBERED: usize = 1024;
 #[derive(Clone)]
 pub struct NatsEngineOptions {
     /// `nats://user:password@host:port` or `nats://token@host:port`, `tls://` for an encrypted
-    /// connection. For a cluster the addresses of some of its servers.
+    /// connection. For a cluster the addresses of some of its servers; all of them have the same
+    /// scheme and credentials.
     pub urls: Vec<String>,
     /// The first token of all subjects, and the beginning of the names of the `JetStream` streams:
     /// letters, digits, `_` and `-`. Apps that share an account need different ones.

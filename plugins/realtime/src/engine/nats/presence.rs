@@ -19,6 +19,11 @@ use crate::engine::{LEASE, Member, PresenceChanges, Present, Result, Stream};
 
 /// The number of locks, so that the calls of a node seldom overtake each other.
 pub(super) const LOCKS: usize = 64;
+/// The maximum length of the headers of a message.
+const HEADERS: usize = 512;
+/// The maximum length of a user without the id, and of a further node of a user.
+const USER: usize = 64;
+const NODE: usize = 40;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct Leases(BTreeMap<String, User>);
@@ -40,20 +45,39 @@ impl User {
 }
 
 impl Leases {
-    /// Adds leases; returns the users who have arrived.
-    fn enter(&mut self, users: &[&str], node: &str, now: i64) -> Vec<String> {
-        let mut arrived = Vec::new();
+    /// Adds leases, as long as they need at most `room` further bytes; returns the users who have
+    /// arrived.
+    fn enter(&mut self, users: &[&str], node: &str, now: i64, mut room: usize) -> Vec<String> {
+        let until = now + LEASE.as_millis() as i64;
+        let (mut arrived, mut left_out) = (Vec::new(), 0_usize);
         for user in users {
-            let entry = self.0.entry((*user).to_owned()).or_insert_with(|| {
-                arrived.push((*user).to_owned());
-                User {
-                    since: now,
-                    nodes: BTreeMap::new(),
+            let known = self.0.get_mut(*user);
+            let bytes = match &known {
+                Some(known) if known.nodes.contains_key(node) => 0,
+                Some(_) => NODE,
+                None => USER + serde_json::to_string(user).map_or(0, |text| text.len()),
+            };
+            let Some(rest) = room.checked_sub(bytes) else {
+                left_out += 1;
+                continue;
+            };
+            room = rest;
+            let nodes = match known {
+                Some(known) => &mut known.nodes,
+                None => {
+                    arrived.push((*user).to_owned());
+                    let nodes = BTreeMap::new();
+                    let new = User { since: now, nodes };
+                    &mut self.0.entry((*user).to_owned()).or_insert(new).nodes
                 }
-            });
-            entry
-                .nodes
-                .insert(node.to_owned(), now + LEASE.as_millis() as i64);
+            };
+            nodes.insert(node.to_owned(), until);
+        }
+        if left_out > 0 {
+            tracing::warn!(
+                left_out,
+                "users of a room are not counted as present: one message holds no more"
+            );
         }
         arrived
     }
@@ -91,40 +115,47 @@ impl Leases {
 }
 
 impl Inner {
-    /// The leases of a stream, and the number of their message.
-    async fn leases(&self, subject: &str) -> Result<(Leases, u64)> {
+    /// The leases of a stream, and the number and the length of their message.
+    async fn leases(&self, subject: &str) -> Result<(Leases, u64, usize)> {
         let Some(stored) = self.last(&self.names.users_stream(), subject).await? else {
-            return Ok((Leases::default(), 0));
+            return Ok((Leases::default(), 0, 0));
         };
-        let leases = serde_json::from_slice(&stored.text).unwrap_or_else(|_| {
-            tracing::error!(
-                subject,
-                "the leases of the realtime engine were replaced by a foreign message"
-            );
-            faults::count(Fault::KeyReplaced);
-            Leases::default()
-        });
-        Ok((leases, stored.seq))
+        if let Ok(leases) = serde_json::from_slice(&stored.text) {
+            return Ok((leases, stored.seq, stored.text.len()));
+        }
+        tracing::error!(
+            subject,
+            "the leases of the realtime engine were replaced by a foreign message"
+        );
+        faults::count(Fault::KeyReplaced);
+        Ok((Leases::default(), stored.seq, 0))
     }
 
-    /// Changes the leases of a stream in one step.
-    async fn change<T>(&self, stream: &Stream, change: impl Fn(&mut Leases) -> T) -> Result<T> {
+    /// Changes the leases of a stream in one step. `change` gets the leases, and the number of bytes
+    /// that can be added.
+    async fn change<T>(
+        &self,
+        stream: &Stream,
+        change: impl Fn(&mut Leases, usize) -> T,
+    ) -> Result<T> {
         in_time(self.change_in_turn(stream, change)).await?
     }
 
     async fn change_in_turn<T>(
         &self,
         stream: &Stream,
-        change: impl Fn(&mut Leases) -> T,
+        change: impl Fn(&mut Leases, usize) -> T,
     ) -> Result<T> {
         let subject = self.names.users(Some(stream.name()));
         let hash = self.hasher.hash_one(stream.name());
         let at = usize::try_from(hash % LOCKS as u64).unwrap_or(0);
         let _own = self.locks[at].lock().await;
         for _ in 0..ATTEMPTS {
-            let (before, seq) = self.leases(&subject).await?;
+            let (client, _) = self.client().await?;
+            let (before, seq, bytes) = self.leases(&subject).await?;
+            let room = client.max_payload().saturating_sub(bytes + HEADERS);
             let mut leases = before.clone();
-            let changes = change(&mut leases);
+            let changes = change(&mut leases, room);
             if leases == before {
                 return Ok(changes);
             }
@@ -140,19 +171,19 @@ impl Inner {
 
     pub(super) async fn enter(&self, stream: &Stream, users: &[&str]) -> Result<Vec<String>> {
         let (node, now) = (self.node.as_str(), self.now());
-        let enter = |leases: &mut Leases| leases.enter(users, node, now);
+        let enter = |leases: &mut Leases, room| leases.enter(users, node, now, room);
         self.change(stream, enter).await
     }
 
     pub(super) async fn exit(&self, stream: &Stream, users: &[&str]) -> Result<Vec<String>> {
         let own = self.node.as_str();
         let ends = |id: &str, node: &str, _: i64| node == own && users.contains(&id);
-        self.change(stream, |leases| leases.remove(ends)).await
+        self.change(stream, |leases, _| leases.remove(ends)).await
     }
 
     pub(super) async fn expire(&self, stream: &Stream) -> Result<Vec<String>> {
         let now = self.now();
-        self.change(stream, |leases| leases.expire(now)).await
+        self.change(stream, |leases, _| leases.expire(now)).await
     }
 
     /// Enters users and removes the leases that have run out, in one step.
@@ -162,8 +193,8 @@ impl Inner {
         users: &[&str],
     ) -> Result<PresenceChanges> {
         let (node, now) = (self.node.as_str(), self.now());
-        let renew = |leases: &mut Leases| {
-            let arrived = leases.enter(users, node, now);
+        let renew = |leases: &mut Leases, room| {
+            let arrived = leases.enter(users, node, now, room);
             let left = leases.expire(now);
             PresenceChanges { arrived, left }
         };
@@ -172,7 +203,7 @@ impl Inner {
 
     pub(super) async fn present(&self, stream: &Stream, max: usize) -> Result<Present> {
         let subject = self.names.users(Some(stream.name()));
-        let (leases, _) = self.leases(&subject).await?;
+        let (leases, ..) = self.leases(&subject).await?;
         Ok(leases.present(max, self.now()))
     }
 }

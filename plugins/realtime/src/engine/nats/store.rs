@@ -33,7 +33,8 @@ mod code {
     pub(super) const NO_STORE: u32 = 10_049;
     pub(super) const OTHER_SETTINGS: u32 = 10_058;
     pub(super) const NO_STREAM: u32 = 10_059;
-    pub(super) const OTHER_LAST: u32 = 10_071;
+    /// The second one means that servers of a cluster still copy another message of the subject.
+    pub(super) const OTHER_LAST: [u32; 2] = [10_071, 10_164];
 }
 
 #[derive(Deserialize)]
@@ -231,7 +232,7 @@ impl Inner {
         };
         let said = read(&message)?;
         match (said.error, said.seq) {
-            (Some(failure), _) if failure.err_code == code::OTHER_LAST => Ok(None),
+            (Some(failure), _) if code::OTHER_LAST.contains(&failure.err_code) => Ok(None),
             (Some(failure), _) => Err(failure.error()),
             (None, Some(seq)) => Ok(Some(seq)),
             (None, None) => Err(EngineError::failed("JetStream has not confirmed a message")),

@@ -1,7 +1,6 @@
 //! Messages that another program has published, and data that was lost or restored.
 
 use std::path::Path;
-use std::time::Instant;
 
 use linchpin_realtime::engine::{EngineError, MAX_MESSAGE, Position, ResetReason, To};
 use metrics::set_default_local_recorder;
@@ -69,10 +68,8 @@ async fn a_foreign_message_on_the_subject_of_a_stream_is_replaced() {
     engine.presence_enter(&stream, &["ada"]).await.unwrap();
     let before = faults.of("key_replaced");
     let users = "linchpin.users.tasks:1:live";
-    client
-        .request(users, "of another program".into())
-        .await
-        .unwrap();
+    let foreign = "of another program ".repeat(220_000);
+    client.request(users, foreign.into()).await.unwrap();
     assert_eq!(
         engine.presence_enter(&stream, &["ada"]).await.unwrap(),
         ["ada"]
@@ -122,7 +119,21 @@ async fn a_message_that_is_too_long_or_unreadable_ends_nothing() {
 async fn a_name_cannot_reach_other_streams() {
     let nats = single();
     let engine = nats.node(TestClock::default().clock()).await;
-    let names = ["a", "a.b", "*", ">", "a.*", "a\r\nPUB x 0", "=2A", "ü", " "];
+    let long = ["ü".repeat(512), "ü".repeat(511) + "u"];
+    let [first, second] = &long;
+    let names = [
+        "a",
+        "a.b",
+        "*",
+        ">",
+        "a.*",
+        "a\r\nPUB x 0",
+        "=2A",
+        "ü",
+        " ",
+        first,
+        second,
+    ];
     let streams = names.map(|name| Stream::new(name, History::default()));
     let mut live = Vec::new();
     for stream in &streams {
@@ -229,14 +240,6 @@ async fn a_server_that_does_not_answer_is_unavailable_in_time() {
     tokio::time::resume();
     until_back(&*engine, &stream, "2").await;
     engine.presence_enter(&stream, &["ada"]).await.unwrap();
-}
-
-async fn until_back(engine: &dyn Engine, stream: &Stream, event: &str) {
-    let until = Instant::now() + Duration::from_secs(20);
-    while let Err(error) = engine.append(&[append(stream, event, None)]).await {
-        assert!(Instant::now() < until, "{error:?}");
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
 }
 
 fn copy(from: &Path, to: &Path) {

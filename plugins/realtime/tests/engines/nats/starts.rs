@@ -108,6 +108,17 @@ async fn a_server_that_cannot_be_used_is_named_without_secrets() {
         ..NatsEngineOptions::new("")
     };
     assert!(refused(&none).await.to_string().contains("at least one"));
+    let mixed = NatsEngineOptions {
+        urls: ["tls://app:secret@127.0.0.1:1", "nats://127.0.0.1:2"]
+            .map(String::from)
+            .into(),
+        ..NatsEngineOptions::new("")
+    };
+    let text = refused(&mixed).await.to_string();
+    assert!(
+        text.contains("all with `tls://`") && !text.contains("secret"),
+        "{text}"
+    );
 }
 
 #[tokio::test]
