@@ -150,21 +150,30 @@ impl Inner {
         let mut frames = stream(&name, names.frames(None), FRAMES_AGE);
         // A stream that is created again has other numbers. So a number that a node remembers of
         // the earlier one is not taken for one of this stream.
-        frames["first_seq"] = (RandomState::new().hash_one(0) >> 12).max(1).into();
+        let first = (RandomState::new().hash_one(0) >> 12).max(1);
+        frames["first_seq"] = first.into();
         frames["republish"] = json!({ "src": names.frames(None), "dest": names.live(None) });
-        self.create(&name, &frames).await?;
+        if self.create(&name, &frames).await? {
+            // Some versions (2.10.26 and 2.11.0 among them) lose all messages at their next start if
+            // the first one has exactly that number. So no message gets it.
+            let which = json!({ "seq": first + 1 });
+            let said = self.ask(&format!("STREAM.PURGE.{name}"), &which).await?;
+            said.error.map_or(Ok(()), |failure| Err(failure.error()))?;
+        }
         let name = names.users_stream();
         let mut users = stream(&name, names.users(None), USERS_AGE);
         users["max_msgs_per_subject"] = 1.into();
-        self.create(&name, &users).await
+        self.create(&name, &users).await.map(drop)
     }
 
-    async fn create(&self, name: &str, settings: &Value) -> Result<()> {
+    /// Creates a `JetStream` stream. Returns whether there was none, or one with just these
+    /// settings.
+    async fn create(&self, name: &str, settings: &Value) -> Result<bool> {
         let mut attempts = 50;
         let failure = loop {
             let said = self.ask(&format!("STREAM.CREATE.{name}"), settings).await?;
             let Some(failure) = said.error else {
-                return Ok(());
+                return Ok(true);
             };
             attempts -= 1;
             // A server still removes the files of a stream that was deleted a moment ago.
@@ -198,7 +207,7 @@ impl Inner {
                 )));
             }
         }
-        Ok(())
+        Ok(false)
     }
 
     /// Stores a message if the last message of its subject has the expected number, which is 0 if
