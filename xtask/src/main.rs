@@ -9,6 +9,7 @@ mod layers;
 mod peers;
 mod postgres;
 mod processor;
+mod rustdoc;
 mod steps;
 mod test;
 mod untested;
@@ -23,8 +24,8 @@ const FEATURES: [&str; 2] = [
     "linchpin/postgres,linchpin-migrate/fault-injection,linchpin-auth/postgres,linchpin-auth/test-util,linchpin-benches/auth,linchpin-benches/postgres,linchpin-realtime/nats,linchpin-realtime/postgres,linchpin-realtime/redis,linchpin-realtime/test-util,quickstart/postgres,tasks/postgres,shop/postgres",
 ];
 
-/// Lints compile dependencies with the settings of tests, so that build-time code (macros, C
-/// libraries) is built once for both.
+/// Other commands than tests compile dependencies with the settings of tests, so that build-time
+/// code (macros, C libraries) is built once for all.
 const AS_TESTS: [&str; 2] = ["--config", "profile.dev.package.\"*\".opt-level=1"];
 
 /// An example. Cargo enables the features that tests need only if a test or an example is selected.
@@ -36,12 +37,12 @@ const EXAMPLE: &str = "declarations";
 const AUTH_FEATURES: [&str; 4] = ["", "breach-check", "providers", "smtp"];
 
 const HELP: &str = "\
-cargo xtask test [--fast]   everything a change must pass; --fast leaves out lints of tests and examples, the ui tests, the instruction counts and search
+cargo xtask test [--fast]   everything a change must pass; --fast leaves out the ui tests, the instruction counts and search
                             its step \"core for wasm32\" checks linchpin-core for browsers, in a target folder of its own
 cargo xtask test --changed  only what the files can have broken that differ from origin/main (or main) or are not committed;
                             --changed=REF compares with another commit
 cargo xtask services        installs what tests talk to and is missing: Postgres, Redis, NATS, Chromium, Node with an issuer, a mail server, a compiler for wasm32, …
-cargo xtask search          lints and tests of the search provider, steps of `test` of their own: they compile a full-text engine
+cargo xtask search          lints and tests of the search provider, a step of `test` of its own: it compiles a full-text engine
 cargo xtask bench           the generated server beside hand-written ones: --rounds N, --seconds S, --write, --only get,list;
                             --kinds for every kind of operation, --postgres for all of it on Postgres
 cargo xtask bench --instructions   instructions per request, counted by callgrind, against the budgets: --write
@@ -60,6 +61,9 @@ cargo xtask layers          the direction of dependencies between crates and mod
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
+    if let Some(ended) = rustdoc::run(&args) {
+        return ended;
+    }
     let done = match args.first().map(String::as_str) {
         Some("test") => test::run(&args),
         Some("services") => postgres::install()

@@ -56,7 +56,16 @@ pub(crate) fn step(name: &str, mut command: impl BorrowMut<Command>) -> Result<(
 
 /// Runs a command as a step that runs concurrently with others: its output is printed as a whole
 /// when it ends.
-pub(crate) fn step_beside(name: &str, mut command: impl BorrowMut<Command>) -> Result<(), String> {
+pub(crate) fn step_beside(name: &str, command: impl BorrowMut<Command>) -> Result<(), String> {
+    step_judged(name, command, |_| Ok(()))
+}
+
+/// The same for a command whose output can be a failure, too.
+pub(crate) fn step_judged(
+    name: &str,
+    mut command: impl BorrowMut<Command>,
+    judge: impl FnOnce(&str) -> Result<(), String>,
+) -> Result<(), String> {
     timed(name, || {
         let command = command.borrow_mut();
         let mut output = nameless_file().map_err(|e| format!("{name}: {e}"))?;
@@ -68,8 +77,10 @@ pub(crate) fn step_beside(name: &str, mut command: impl BorrowMut<Command>) -> R
             .rewind()
             .and_then(|()| output.read_to_end(&mut text))
             .map_err(|e| format!("the output of {name} cannot be read: {e}"));
-        println!("{}", String::from_utf8_lossy(&text));
-        read.and(done)
+        let text = String::from_utf8_lossy(&text);
+        println!("{text}");
+        let judged = judge(&text).map_err(|what| format!("{name}: {what}"));
+        read.and(done).and(judged)
     })
 }
 

@@ -33,6 +33,7 @@ pub(super) fn build_as_tests(programs: &[&str]) -> Result<PathBuf, String> {
         .args(["--example", crate::EXAMPLE])
         .args(crate::FEATURES)
         .args(crate::AS_TESTS);
+    crate::test::lints::with_lints(&mut command)?;
     crate::step("programs of the instruction gate", command)?;
     Ok(target().join("debug"))
 }

@@ -1,11 +1,11 @@
 //! The test binaries of the workspace: compiled by one call of cargo, and run one after the other.
 
 use std::collections::BTreeSet;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, IsTerminal as _};
 use std::path::{Component, Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use super::SEARCH;
+use super::{SEARCH, lints};
 use crate::steps::{cargo, step_beside};
 use crate::{FEATURES, processor};
 
@@ -34,9 +34,10 @@ pub(crate) struct Binary {
     pub(crate) is_test: bool,
 }
 
-/// Compiles all tests of the workspace. All packages are selected, because another selection
-/// enables other features and recompiles the dependencies.
-pub(crate) fn build(without: &[&str]) -> Result<Vec<Binary>, String> {
+/// Compiles all tests of the workspace, with lints; returns them and the number of warnings. All
+/// packages are selected, because another selection enables other features and recompiles the
+/// dependencies.
+pub(crate) fn build(without: &[&str]) -> Result<(Vec<Binary>, usize), String> {
     let mut command = cargo(&[
         "test",
         "--workspace",
@@ -49,13 +50,20 @@ pub(crate) fn build(without: &[&str]) -> Result<Vec<Binary>, String> {
         .args(FEATURES)
         .arg("--message-format=json-render-diagnostics")
         .env_remove("RUSTFLAGS");
+    lints::with_lints(&mut command)?;
     for package in without {
         command.args(["--exclude", package]);
     }
+    if std::io::stderr().is_terminal() {
+        command.args(["--color", "always"]);
+    }
     let mut child = command
         .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
         .spawn()
         .map_err(|e| format!("cargo could not be started: {e}"))?;
+    let messages = child.stderr.take();
+    let warnings = std::thread::spawn(move || messages.map_or(0, lints::passed_on));
     let lines = child
         .stdout
         .take()
@@ -80,7 +88,10 @@ pub(crate) fn build(without: &[&str]) -> Result<Vec<Binary>, String> {
             built.len()
         ));
     }
-    Ok(built)
+    let warnings = warnings
+        .join()
+        .map_err(|_| "the messages of cargo cannot be read".to_owned())?;
+    Ok((built, warnings))
 }
 
 impl Binary {

@@ -2,16 +2,15 @@
 
 mod binaries;
 mod changed;
+pub(crate) mod lints;
 mod toy;
 
-use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::Instant;
 
-use crate::steps::{Job, beside, cargo, print_table, step, step_beside, timed};
+use crate::steps::{Job, beside, cargo, print_table, step, step_beside, step_judged, timed};
 use crate::{
     AS_TESTS, AUTH_FEATURES, EXAMPLE, FEATURES, bench, expand_size, layers, peers, postgres,
-    untested, wasm,
+    rustdoc, untested, wasm,
 };
 use changed::Affected;
 
@@ -19,7 +18,7 @@ use changed::Affected;
 /// tests the macros with the features of their dependencies that users have.
 pub(crate) const SEARCH: &str = "linchpin-search-tantivy";
 
-/// Runs formatting, lints, the links of rustdoc, all tests (unit, black-box, compile-fail,
+/// Runs formatting, all tests with lints (unit, black-box, compile-fail,
 /// snapshots, README), doc tests, `linchpin-core` for wasm32, a store in its own crate, expansion
 /// budgets, and the instructions of the generated server. A failed step does not stop the others.
 ///
@@ -55,23 +54,6 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
     note(timed("layers", layers::run));
     note(timed("targets without tests", untested::run));
     if !affected.is_nothing() {
-        if !fast {
-            let workspace = [
-                "clippy",
-                "--workspace",
-                "--exclude",
-                SEARCH,
-                "--all-targets",
-            ];
-            note(step(
-                "lints",
-                cargo(&workspace)
-                    .args(FEATURES)
-                    .args(AS_TESTS)
-                    .args(["--", "-D", "warnings"]),
-            ));
-            note(links());
-        }
         note(timed("services", || {
             postgres::install()
                 .and(peers::install())
@@ -95,87 +77,38 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
     ))
 }
 
-/// Checks the links of rustdoc, with the crates that lints have compiled. The package selection is
-/// theirs, too, because another one enables other features. Nobody reads pages about programs.
-fn links() -> Result<(), String> {
-    let documents = [
-        "doc",
-        "--workspace",
-        "--exclude",
-        SEARCH,
-        "--no-deps",
-        "--lib",
-        "--example",
-        EXAMPLE,
-    ];
-    let mut command = cargo(&documents);
-    command
-        .args(FEATURES)
-        .args(AS_TESTS)
-        .env("RUSTDOCFLAGS", "-D warnings");
-    // Clippy compiles the members of the workspace with a compiler of its own, and with these
-    // arguments. With another compiler or other arguments, they are compiled once more.
-    if let Some(clippy) = clippy_driver() {
-        command.env("RUSTC_WORKSPACE_WRAPPER", clippy).env(
-            "CLIPPY_ARGS",
-            "-D__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__",
-        );
-    }
-    step("links of rustdoc", command)
-}
-
-/// The compiler that `cargo clippy` uses.
-fn clippy_driver() -> Option<PathBuf> {
-    let printed = Command::new("rustc")
-        .args(["--print", "sysroot"])
-        .output()
-        .ok()?;
-    let driver =
-        Path::new(String::from_utf8_lossy(&printed.stdout).trim()).join("bin/clippy-driver");
-    driver.exists().then_some(driver)
-}
-
-/// Checks other feature sets: declarations alone, the server without a store, and with one store.
+/// Compiles with other features: declarations alone, the server without a store, and with one
+/// store. Lints run on the code of all features; here a warning means unused code.
 fn fewer_features(features: &str) -> Result<(), String> {
-    let bare = [
-        "clippy",
-        "-p",
-        "linchpin",
-        "--lib",
-        "--example",
-        EXAMPLE,
-        "--no-default-features",
-        "--features",
-        features,
-    ];
-    step_beside(
+    compiles(
         "fewer features",
-        cargo(&bare).args(AS_TESTS).args(["--", "-D", "warnings"]),
+        &["-p", "linchpin", "--lib", "--example", EXAMPLE],
+        features,
     )
 }
 
 fn fewer_features_of_auth(features: &str) -> Result<(), String> {
-    let bare = [
-        "clippy",
-        "-p",
-        "linchpin-auth",
-        "--lib",
-        "--no-default-features",
-        "--features",
-        features,
-    ];
-    step_beside(
-        "fewer features of linchpin-auth",
-        cargo(&bare).args(AS_TESTS).args(["--", "-D", "warnings"]),
-    )
+    let name = "fewer features of linchpin-auth";
+    compiles(name, &["-p", "linchpin-auth", "--lib"], features)
+}
+
+/// Checks that a selection compiles with these features alone, without warnings.
+fn compiles(name: &str, selection: &[&str], features: &str) -> Result<(), String> {
+    let mut command = cargo(&["check", "--no-default-features", "--features", features]);
+    command.args(selection).args(AS_TESTS);
+    step_judged(name, command, lints::none_in)
 }
 
 /// Compiles all tests with one set of features, and runs the affected ones; each binary is a row of
 /// the table. Further steps run concurrently with them.
 fn tests(fast: bool, affected: &Affected) -> Vec<Result<(), String>> {
     let without: &[&str] = if fast { &["ui-tests"] } else { &[] };
-    let (built, compiled) = match timed("compiling the tests", || binaries::build(without)) {
-        Ok(built) => (built, Ok(())),
+    let compiled = timed("compiling the tests, with lints", || {
+        binaries::build(without)
+    });
+    let (built, compiled) = match compiled {
+        Ok((built, 0)) => (built, Ok(())),
+        Ok((built, warnings)) => (built, Err(format!("lints: {warnings} warnings"))),
         Err(what) => (Vec::new(), Err(what)),
     };
     let chosen = affected.of(&built);
@@ -224,26 +157,34 @@ fn compiling<'a>(fast: bool, affected: &Affected) -> Vec<Job<'a>> {
     if affected.has("linchpin") || affected.has(toy::NAME) {
         jobs.push(Box::new(toy::check));
     }
+    if affected.has("linchpin-macros") {
+        jobs.push(Box::new(links_of_macros));
+    }
     if affected.has_examples() {
         jobs.push(Box::new(|| {
             let doc = ["test", "--workspace", "--exclude", SEARCH, "--doc"];
-            step_beside("documentation examples", cargo(&doc).args(FEATURES))
+            let mut command = cargo(&doc);
+            command.args(FEATURES);
+            rustdoc::with_links(lints::with_lints(&mut command)?)?;
+            step_beside("documentation: links and examples", command)
         }));
     }
     jobs
 }
 
+/// Checks the links of the macros. Their package has no examples of its own, so the step with the
+/// links of the others omits it.
+fn links_of_macros() -> Result<(), String> {
+    let mut command = cargo(&["doc", "-p", "linchpin-macros", "--no-deps"]);
+    command.args(AS_TESTS).env("RUSTDOCFLAGS", "-D warnings");
+    step_beside("links of the macros", command)
+}
+
 /// Runs lints and tests of the search provider.
 pub(crate) fn search() -> Result<(), String> {
-    let mut lints = cargo(&["clippy", "-p", SEARCH, "--all-targets"]);
-    step_beside(
-        "lints of the search provider",
-        lints.args(AS_TESTS).args(["--", "-D", "warnings"]),
-    )?;
-    step_beside(
-        "tests of the search provider",
-        &mut cargo(&["test", "-p", SEARCH, "--no-fail-fast"]),
-    )
+    let mut command = cargo(&["test", "-p", SEARCH, "--all-targets", "--no-fail-fast"]);
+    lints::with_lints(&mut command)?;
+    step_judged("search provider, with lints", command, lints::none_in)
 }
 
 /// Steps as one job, one after the other: cargo locks the folder that they compile into, and

@@ -1,0 +1,90 @@
+//! `rustdoc` for `cargo test --doc`: it checks the links of a crate, then runs its examples.
+//!
+//! `cargo doc` would compile all dependencies once more, because it uses none of the files that
+//! tests are compiled from. So cargo calls this program in place of `rustdoc`; the arguments that
+//! it passes for the examples suffice for the links.
+
+use std::path::Path;
+use std::process::{Command, ExitCode, ExitStatus};
+
+/// The variable that makes this program act as `rustdoc`. Its value is the compiler whose `rustdoc`
+/// runs.
+const AS_RUSTDOC: &str = "XTASK_AS_RUSTDOC";
+
+/// The options of examples that a call for links omits, each with its value.
+const OF_EXAMPLES: [&str; 3] = ["--test-args", "--test-run-directory", "--test-runtool"];
+
+/// Makes a cargo command call this program in place of `rustdoc`.
+///
+/// # Errors
+/// The path of this program is unknown.
+pub(crate) fn with_links(command: &mut Command) -> Result<&mut Command, String> {
+    let this = std::env::current_exe().map_err(|e| format!("the path of xtask: {e}"))?;
+    let real = std::env::var_os("RUSTDOC").unwrap_or_else(|| "rustdoc".into());
+    Ok(command.env("RUSTDOC", this).env(AS_RUSTDOC, real))
+}
+
+/// Acts as `rustdoc`, if [`with_links`] asks for it.
+pub(crate) fn run(args: &[String]) -> Option<ExitCode> {
+    let real = std::env::var_os(AS_RUSTDOC)?;
+    let call = |args: &[String]| {
+        let ended = Command::new(&real)
+            .args(args)
+            .env_remove(AS_RUSTDOC)
+            .status();
+        ended
+            .inspect_err(|e| eprintln!("xtask: {} could not be started: {e}", real.display()))
+            .is_ok_and(|status: ExitStatus| status.success())
+    };
+    let folder = std::env::temp_dir().join(format!("xtask-rustdoc-{}", std::process::id()));
+    let links = for_links(args, &folder).is_none_or(|args| call(&args));
+    // The folder is missing if the call was for examples of no crate.
+    let _ = std::fs::remove_dir_all(&folder);
+    let examples = call(args);
+    Some(if links && examples {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}
+
+/// The arguments that write the pages of a crate into a folder, with each warning an error, from
+/// the arguments that run its examples; `None` for another call, such as one for the version.
+fn for_links(args: &[String], folder: &Path) -> Option<Vec<String>> {
+    if !args.iter().any(|arg| arg == "--test") {
+        return None;
+    }
+    let mut out = Vec::new();
+    let mut rest = args.iter();
+    while let Some(arg) = rest.next() {
+        if OF_EXAMPLES.contains(&arg.as_str()) {
+            rest.next();
+        } else if arg != "--test" {
+            out.push(arg.clone());
+        }
+    }
+    let pages = ["-D", "warnings", "--out-dir"].map(str::to_owned);
+    out.extend(pages);
+    out.push(folder.display().to_string());
+    Some(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::for_links;
+
+    #[test]
+    fn the_arguments_for_links_are_those_of_the_examples_without_the_run() {
+        let args = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
+        let examples = "--edition=2024 --crate-name a --test a.rs --test-run-directory /w/a -L b";
+        assert_eq!(
+            for_links(&args(examples), Path::new("/t")),
+            Some(args(
+                "--edition=2024 --crate-name a a.rs -L b -D warnings --out-dir /t"
+            ))
+        );
+        assert_eq!(for_links(&args("-vV"), Path::new("/t")), None);
+    }
+}
