@@ -76,6 +76,9 @@ pub(crate) fn build(without: &[&str]) -> Result<(Vec<Binary>, usize), String> {
         built.extend(Binary::read(&line));
     }
     let status = processor::wait(&mut child).map_err(|e| e.to_string())?;
+    let warnings = warnings
+        .join()
+        .map_err(|_| "the messages of cargo cannot be read".to_owned())?;
     if !status.success() {
         return Err(format!("the tests do not compile ({status})"));
     }
@@ -88,9 +91,6 @@ pub(crate) fn build(without: &[&str]) -> Result<(Vec<Binary>, usize), String> {
             built.len()
         ));
     }
-    let warnings = warnings
-        .join()
-        .map_err(|_| "the messages of cargo cannot be read".to_owned())?;
     Ok((built, warnings))
 }
 

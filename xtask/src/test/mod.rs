@@ -18,8 +18,8 @@ use changed::Affected;
 /// tests the macros with the features of their dependencies that users have.
 pub(crate) const SEARCH: &str = "linchpin-search-tantivy";
 
-/// Runs formatting, all tests with lints (unit, black-box, compile-fail,
-/// snapshots, README), doc tests, `linchpin-core` for wasm32, a store in its own crate, expansion
+/// Runs formatting, all tests with lints (unit, black-box, compile-fail, snapshots, README), doc
+/// tests with the links of rustdoc, `linchpin-core` for wasm32, a store in its own crate, expansion
 /// budgets, and the instructions of the generated server. A failed step does not stop the others.
 ///
 /// `--fast` omits some of it. `--changed` omits checks that do not depend on the files that differ
@@ -77,8 +77,7 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
     ))
 }
 
-/// Compiles with other features: declarations alone, the server without a store, and with one
-/// store. Lints run on the code of all features; here a warning means unused code.
+/// Checks other feature sets: declarations alone, the server without a store, and with one store.
 fn fewer_features(features: &str) -> Result<(), String> {
     compiles(
         "fewer features",
@@ -92,10 +91,11 @@ fn fewer_features_of_auth(features: &str) -> Result<(), String> {
     compiles(name, &["-p", "linchpin-auth", "--lib"], features)
 }
 
-/// Checks that a selection compiles with these features alone, without warnings.
+/// Checks a selection with these features alone, with lints.
 fn compiles(name: &str, selection: &[&str], features: &str) -> Result<(), String> {
     let mut command = cargo(&["check", "--no-default-features", "--features", features]);
     command.args(selection).args(AS_TESTS);
+    lints::with_lints(&mut command)?;
     step_judged(name, command, lints::none_in)
 }
 
@@ -180,10 +180,10 @@ fn links_of_macros() -> Result<(), String> {
     step_beside("links of the macros", command)
 }
 
-/// Runs lints and tests of the search provider.
+/// Runs lints, links and tests of the search provider.
 pub(crate) fn search() -> Result<(), String> {
-    let mut command = cargo(&["test", "-p", SEARCH, "--all-targets", "--no-fail-fast"]);
-    lints::with_lints(&mut command)?;
+    let mut command = cargo(&["test", "-p", SEARCH, "--no-fail-fast"]);
+    rustdoc::with_links(lints::with_lints(&mut command)?)?;
     step_judged("search provider, with lints", command, lints::none_in)
 }
 

@@ -8,6 +8,9 @@ mod memory;
 #[cfg(feature = "nats")]
 mod nats;
 #[cfg(feature = "nats")]
+#[path = "../support/nats_double.rs"]
+mod nats_double;
+#[cfg(feature = "nats")]
 #[path = "../support/nats.rs"]
 mod nats_server;
 #[cfg(feature = "postgres")]

@@ -183,47 +183,22 @@ pub(super) async fn listen_to_controls(inner: Weak<Inner>, mut subscriber: Subsc
 }
 
 #[cfg(test)]
+#[path = "../../../tests/support/nats_double.rs"]
+mod nats_double;
+
+#[cfg(test)]
 mod tests {
     use std::sync::Arc;
 
     use linchpin::Timestamp;
-    use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
-    use tokio::net::TcpListener;
 
     use super::*;
     use crate::engine::{NatsEngine, NatsEngineOptions};
 
-    /// The address of a server that takes one client and answers pings.
-    async fn server() -> String {
-        let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
-        let port = listener.local_addr().unwrap().port();
-        tokio::spawn(async move {
-            let (socket, _) = listener.accept().await.unwrap();
-            let mut socket = BufReader::new(socket);
-            let info = format!(
-                r#"{{"server_id":"a","version":"2.12.0","proto":1,"host":"127.0.0.1",
-                "port":{port},"headers":true,"max_payload":1048576}}"#
-            );
-            let info = format!("INFO {}\r\n", info.replace('\n', ""));
-            socket.write_all(info.as_bytes()).await.unwrap();
-            let mut line = String::new();
-            while socket
-                .read_line(&mut line)
-                .await
-                .is_ok_and(|length| length > 0)
-            {
-                if line.starts_with("PING") {
-                    socket.write_all(b"PONG\r\n").await.unwrap();
-                }
-                line.clear();
-            }
-        });
-        format!("nats://127.0.0.1:{port}")
-    }
-
     #[tokio::test]
     async fn a_stream_that_was_left_meanwhile_is_not_listened_to() {
-        let url = server().await;
+        let port = nats_double::server_of("2.12.0").await;
+        let url = format!("nats://127.0.0.1:{port}");
         let client = async_nats::connect(&url).await.unwrap();
         let clock = Arc::new(Timestamp::system_now);
         let engine = NatsEngine::new(&NatsEngineOptions::new(url), clock).unwrap();

@@ -81,9 +81,21 @@ struct SaidMessage {
 #[derive(Deserialize)]
 struct SaidState {
     #[serde(default)]
+    messages: u64,
+    #[serde(default)]
+    first_seq: u64,
+    #[serde(default)]
     last_seq: u64,
     #[serde(default)]
     subjects: serde_json::Map<String, Value>,
+}
+
+/// The number that the first message of a `JetStream` stream will get, if the settings name it and
+/// the stream has had no message.
+fn unused_first(said: &Said) -> Option<u64> {
+    let (config, state) = (said.config.as_ref()?, said.state.as_ref()?);
+    let first = config["first_seq"].as_u64()?;
+    (state.messages == 0 && state.first_seq == first).then_some(first)
 }
 
 /// The result of a message whose connection was lost before the answer.
@@ -150,12 +162,12 @@ impl Inner {
         let mut frames = stream(&name, names.frames(None), FRAMES_AGE);
         // A stream that is created again has other numbers. So a number that a node remembers of
         // the earlier one is not taken for one of this stream.
-        let first = (RandomState::new().hash_one(0) >> 12).max(1);
-        frames["first_seq"] = first.into();
+        frames["first_seq"] = (RandomState::new().hash_one(0) >> 12).max(1).into();
         frames["republish"] = json!({ "src": names.frames(None), "dest": names.live(None) });
-        if self.create(&name, &frames).await? {
+        if let Some(first) = self.create(&name, &frames).await? {
             // Some versions (2.10.26 and 2.11.0 among them) lose all messages at their next start if
-            // the first one has exactly that number. So no message gets it.
+            // the first one has exactly that number. So no message gets it: each node that may come
+            // first skips it before it appends, and removes no message.
             let which = json!({ "seq": first + 1 });
             let said = self.ask(&format!("STREAM.PURGE.{name}"), &which).await?;
             said.error.map_or(Ok(()), |failure| Err(failure.error()))?;
@@ -166,14 +178,14 @@ impl Inner {
         self.create(&name, &users).await.map(drop)
     }
 
-    /// Creates a `JetStream` stream. Returns whether there was none, or one with just these
-    /// settings.
-    async fn create(&self, name: &str, settings: &Value) -> Result<bool> {
+    /// Creates a `JetStream` stream. Returns the number that its first message will get, if none has
+    /// got it yet.
+    async fn create(&self, name: &str, settings: &Value) -> Result<Option<u64>> {
         let mut attempts = 50;
         let failure = loop {
             let said = self.ask(&format!("STREAM.CREATE.{name}"), settings).await?;
             let Some(failure) = said.error else {
-                return Ok(true);
+                return Ok(unused_first(&said));
             };
             attempts -= 1;
             // A server still removes the files of a stream that was deleted a moment ago.
@@ -187,6 +199,7 @@ impl Inner {
         }
         // An operator may have changed limits and replicas. What the engine relies on must stay.
         let said = self.ask(&format!("STREAM.INFO.{name}"), &json!({})).await?;
+        let unused = unused_first(&said);
         let found = said.config.unwrap_or_default();
         let needed = [
             "subjects",
@@ -207,7 +220,7 @@ impl Inner {
                 )));
             }
         }
-        Ok(false)
+        Ok(unused)
     }
 
     /// Stores a message if the last message of its subject has the expected number, which is 0 if

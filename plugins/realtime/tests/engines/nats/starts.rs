@@ -3,6 +3,7 @@
 use linchpin_realtime::engine::EngineError;
 
 use super::*;
+use crate::nats_double::server_of;
 use crate::nats_server::with_settings;
 
 /// Settings of a server with one user, and what that user may publish and subscribe to.
@@ -143,34 +144,33 @@ async fn a_stream_with_other_settings_is_refused_and_other_limits_are_not() {
     nats.node(TestClock::default().clock()).await;
 }
 
-/// A server that reports this version.
-async fn server_of(version: &str) -> u16 {
-    use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
-    let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await;
-    let listener = listener.unwrap();
-    let port = listener.local_addr().unwrap().port();
-    let greeting = json!({
-        "server_id": "A", "server_name": "a", "version": version, "proto": 1, "host": "127.0.0.1",
-        "port": port, "headers": true, "max_payload": 1 << 20, "jetstream": true,
-    });
-    tokio::spawn(async move {
-        let (socket, _) = listener.accept().await.unwrap();
-        let mut socket = BufReader::new(socket);
-        let greeting = format!("INFO {greeting}\r\n");
-        socket.write_all(greeting.as_bytes()).await.unwrap();
-        let mut line = String::new();
-        while socket
-            .read_line(&mut line)
+/// Another node has created the stream, and has ended before it skipped the first number.
+#[tokio::test]
+async fn no_message_gets_the_first_number_that_a_stream_was_created_with() {
+    let nats = single();
+    nats.node(TestClock::default().clock()).await;
+    let info = format!("INFO.{}", STREAMS[0]);
+    let mut settings = nats.ask(&info, json!({})).await["config"].clone();
+    settings["first_seq"] = 1000.into();
+    let of = |request: &str| format!("{request}.{}", STREAMS[0]);
+    nats.ask(&of("PURGE"), json!({})).await;
+    nats.ask(&of("DELETE"), json!({})).await;
+    let created = nats.ask(&of("CREATE"), settings).await;
+    assert_eq!(created["error"], Value::Null);
+    // Both nodes skip it; the second one removes no message of the first.
+    let stream = Stream::new("tasks:1:live", History::default());
+    for event in ["1", "2"] {
+        let engine = nats.node(TestClock::default().clock()).await;
+        engine
+            .append(&[append(&stream, event, None)])
             .await
-            .is_ok_and(|length| length > 0)
-        {
-            if line.starts_with("PING") {
-                socket.write_all(b"PONG\r\n").await.unwrap();
-            }
-            line.clear();
-        }
-    });
-    port
+            .unwrap();
+    }
+    let state = nats.ask(&info, json!({})).await["state"].clone();
+    assert_eq!(
+        (&state["first_seq"], &state["messages"]),
+        (&json!(1001), &json!(2))
+    );
 }
 
 #[tokio::test]
