@@ -200,7 +200,7 @@ impl Declared {
         if facts.cluster && !facts.shared {
             problems.push(format!(
                 "several nodes need an engine that they share, and `realtime.engine` is `{engine}`: \
-                 set it to `postgres` or `redis`"
+                 set it to `postgres`, `redis` or `nats`"
             ));
         } else if facts.cluster && !facts.persistent {
             let channels = self
